@@ -1,0 +1,224 @@
+"""Longest known prefix of every path, by chained keys, without visiting its blocks one by one.
+
+The tree is kept as segments: each row owns the part of its path that no earlier row has. A hash
+table maps a key to its place in the segments. Keys of a path are known up to some depth and unknown
+beyond it, so the depth is found by binary search; only unknown keys are ever inserted.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capplan.kernels import chain
+from capplan.kernels._jit import kernel
+
+Int64s = NDArray[np.int64]
+UInt32s = NDArray[np.uint32]
+UInt64s = NDArray[np.uint64]
+
+SPREAD = np.uint64(0x9E3779B97F4A7C15)
+BITS = np.uint64(64)
+
+MATCHED = -1
+
+
+@kernel
+def find_slot(table: UInt64s, shift: np.uint64, key: np.uint64) -> int:
+    """Slot of `key`: the one that holds it, else the empty one where it belongs."""
+    slot = np.int64((key * SPREAD) >> shift)
+    mask = table.shape[0] - 1
+    while table[slot, 1] != 0 and table[slot, 0] != key:
+        slot = (slot + 1) & mask
+    return slot
+
+
+@kernel
+def find_place(table: UInt64s, shift: np.uint64, key: np.uint64) -> int:
+    """Place of `key` in the segments; -1 where it is unknown."""
+    return np.int64(table[find_slot(table, shift, key), 1]) - 1
+
+
+@kernel
+def fill_table(table: UInt64s, shift: np.uint64, keys: UInt64s, n_keys: int) -> None:
+    """Enter the first `n_keys` segment keys into an empty table."""
+    for place in range(n_keys):
+        slot = find_slot(table, shift, keys[place])
+        table[slot, 0] = keys[place]
+        table[slot, 1] = np.uint64(place + 1)
+
+
+@kernel
+def count_known(table: UInt64s, shift: np.uint64, keys: UInt64s, begin: int, n_keys: int, known: int) -> int:
+    """Leading keys of ``keys[begin:begin + n_keys]`` in the table, the first `known` of them granted."""
+    low = known
+    high = n_keys
+    while low < high:
+        middle = (low + high + 1) // 2
+        if find_place(table, shift, keys[begin + middle - 1]) >= 0:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+@kernel
+def find_row(starts: Int64s, n_rows: int, place: int) -> int:
+    """Row whose segment holds `place`: the last one that starts at or before it."""
+    low = 0
+    high = n_rows - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        if starts[middle] <= place:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+@kernel
+def read_key(segments: UInt64s, starts: Int64s, parent: Int64s, shared: Int64s, row: int, depth: int) -> np.uint64:
+    """Key at block `depth` (counted from 1) of a row's path."""
+    q = row
+    while depth <= shared[q]:
+        q = parent[q]
+    return segments[starts[q] + depth - 1 - shared[q]]
+
+
+@kernel
+def find_mismatch(
+    segments: UInt64s,
+    starts: Int64s,
+    parent: Int64s,
+    shared: Int64s,
+    row: int,
+    keys: UInt64s,
+    begin: int,
+    depth: int,
+) -> int:
+    """Block, 0-based, where ``keys[begin:begin + depth]`` leaves the row's path; `MATCHED` if nowhere."""
+    q = row
+    high = depth
+    while high > 0:
+        low = shared[q]
+        for k in range(high - 1, low - 1, -1):
+            if keys[begin + k] != segments[starts[q] + k - low]:
+                return k
+        high = min(high, low)
+        q = parent[q]
+    return MATCHED
+
+
+@kernel
+def append_keys(
+    table: UInt64s, shift: np.uint64, segments: UInt64s, n_places: int, keys: UInt64s, begin: int, n_keys: int
+) -> int:
+    """Append keys to the segments and the table; index of the first one already there, else `MATCHED`."""
+    for k in range(n_keys):
+        slot = find_slot(table, shift, keys[begin + k])
+        if table[slot, 1] != 0:
+            return k
+        table[slot, 0] = keys[begin + k]
+        table[slot, 1] = np.uint64(n_places + k + 1)
+        segments[n_places + k] = keys[begin + k]
+    return MATCHED
+
+
+@kernel
+def link_keys(
+    keys: UInt64s,
+    offsets: Int64s,
+    first_row: int,
+    first: int,
+    table: UInt64s,
+    shift: np.uint64,
+    room: int,
+    segments: UInt64s,
+    starts: Int64s,
+    parent: Int64s,
+    shared: Int64s,
+) -> tuple[int, int]:
+    """Link paths given as block keys, checking that the keys are chained.
+
+    Paths ``first ..`` of the batch become rows ``first_row + first ..``. Stops early where the
+    segments or the table may lack room (`room` keys in all), so that the caller can enlarge them.
+
+    Returns
+    -------
+    next_path, block
+        First path not linked, and `MATCHED`; or the path and block where a key has a second
+        predecessor or a second position.
+    """
+    for i in range(first, offsets.size - 1):
+        row = first_row + i
+        begin = offsets[i]
+        depth = offsets[i + 1] - begin
+        if starts[row] + depth > room:
+            return i, MATCHED
+        known = count_known(table, shift, keys, begin, depth, 0)
+        parent[row] = -1
+        if known > 0:
+            place = find_place(table, shift, keys[begin + known - 1])
+            q = find_row(starts, row, place)
+            if shared[q] + place - starts[q] != known - 1:
+                return i, known - 1
+            differing = find_mismatch(segments, starts, parent, shared, q, keys, begin, known)
+            if differing != MATCHED:
+                return i, differing + 1
+            parent[row] = q
+        shared[row] = known
+        clash = append_keys(table, shift, segments, starts[row], keys, begin + known, depth - known)
+        if clash != MATCHED:
+            return i, known + clash
+        starts[row + 1] = starts[row] + depth - known
+    return offsets.size - 1, MATCHED
+
+
+@kernel
+def link_ids(
+    ids: UInt32s,
+    offsets: Int64s,
+    block_ids: int,
+    candidate: Int64s,
+    first_row: int,
+    first: int,
+    table: UInt64s,
+    shift: np.uint64,
+    room: int,
+    segments: UInt64s,
+    starts: Int64s,
+    parent: Int64s,
+    shared: Int64s,
+    seeds: UInt64s,
+    scratch: UInt64s,
+) -> tuple[int, int]:
+    """Link paths given as ids: compare with a candidate path first, hash only what is new.
+
+    ``candidate[i]`` is an earlier path of the batch that this one may extend, -1 for none; it saves
+    work and never changes the result. ``seeds[i]`` separates namespaces. Returns as `link_keys`.
+    """
+    for i in range(first, offsets.size - 1):
+        row = first_row + i
+        begin = offsets[i]
+        n_ids = offsets[i + 1] - begin
+        depth = n_ids // block_ids
+        if starts[row] + depth > room:
+            return i, MATCHED
+        known = 0
+        key = seeds[i]
+        c = candidate[i]
+        if c >= 0 and seeds[c] == seeds[i]:
+            limit = min(n_ids, offsets[c + 1] - offsets[c])
+            known = chain.count_common(ids, offsets[c], begin, limit) // block_ids
+            if known > 0:
+                key = read_key(segments, starts, parent, shared, first_row + c, known)
+                scratch[known - 1] = key
+        chain.chain_blocks(ids, begin + known * block_ids, block_ids, key, scratch[known:], depth - known)
+        known = count_known(table, shift, scratch, 0, depth, known)
+        parent[row] = -1
+        if known > 0:
+            parent[row] = find_row(starts, row, find_place(table, shift, scratch[known - 1]))
+        shared[row] = known
+        clash = append_keys(table, shift, segments, starts[row], scratch, known, depth - known)
+        if clash != MATCHED:
+            return i, known + clash
+        starts[row + 1] = starts[row] + depth - known
+    return offsets.size - 1, MATCHED

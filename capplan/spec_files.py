@@ -1,0 +1,146 @@
+"""Read spec files: TOML by name, alias or path, checked against a schema.
+
+GPU and model specs share one file convention. A shipped file's stem is its canonical name. A user's own
+file may name a shipped one as its ``base`` and give only the fields that differ; a field given replaces the
+whole field of the base.
+"""
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from capplan.errors import SpecError
+
+Spec = TypeVar("Spec", bound=msgspec.Struct)
+
+_PROBLEM = re.compile(r"(?P<what>.*?)(?: - at `\$\.?(?P<field>[^`]*)`)?")
+_ABSENT = re.compile(r"Object missing required field `(\w+)`")
+_UNKNOWN = re.compile(r"Object contains unknown field `(\w+)`")
+
+
+def normalised(name: str) -> str:
+    """Return `name` as names are compared: lower case, without spaces, dashes and underscores."""
+    return re.sub(r"[\s_-]+", "", name.lower())
+
+
+def shipped(kind: str) -> dict[str, Traversable]:
+    """Return the shipped spec files of a kind (``"gpus"`` or ``"models"``) by canonical name, sorted."""
+    folder = files("capplan") / "specs" / kind
+    found = {entry.name.removesuffix(".toml"): entry for entry in folder.iterdir() if entry.name.endswith(".toml")}
+    return dict(sorted(found.items()))
+
+
+def parse_toml(text: str, where: str) -> dict[str, Any]:
+    """Parse TOML `text` that came from `where`.
+
+    Raises
+    ------
+    SpecError
+        The text is not TOML.
+    """
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(f"{where}: not a TOML file: {error}") from None
+
+
+def read_text(path: str | Path) -> str:
+    """Return the text of a user's file.
+
+    Raises
+    ------
+    SpecError
+        The file cannot be read as UTF-8 text.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise SpecError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SpecError(f"{path}: cannot be read: not UTF-8 text") from None
+
+
+def read_shipped(kind: str) -> dict[str, dict[str, Any]]:
+    """Return the raw fields of every shipped spec of a kind by canonical name."""
+    return {name: parse_toml(entry.read_text(encoding="utf-8"), entry.name) for name, entry in shipped(kind).items()}
+
+
+def resolve(wanted: str, noun: str, raw: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the canonical name that `wanted` stands for.
+
+    Case, spaces, dashes and underscores do not count. An exact name or alias wins.
+
+    Raises
+    ------
+    SpecError
+        `wanted` begins several names and equals none, or is unknown; the message lists candidates.
+    """
+    known = {normalised(alias): name for name, fields in raw.items() for alias in fields.get("aliases", [])}
+    known |= {normalised(name): name for name in raw}
+    key = normalised(wanted)
+    if key in known:
+        return known[key]
+    begun = sorted({name for spelling, name in known.items() if key and spelling.startswith(key)})
+    if len(begun) > 1:
+        raise SpecError(f"{noun} '{wanted}' is ambiguous: it begins {', '.join(begun)}")
+    close = begun or _closest(key, known)
+    hint = f"close to {', '.join(close)}; " if close else ""
+    raise SpecError(f"unknown {noun} '{wanted}': {hint}`capplan {noun}s` lists all")
+
+
+def _closest(key: str, known: Mapping[str, str]) -> list[str]:
+    spellings = difflib.get_close_matches(key, known, n=6, cutoff=0.6)
+    return list(dict.fromkeys(known[spelling] for spelling in spellings))[:3]
+
+
+def merged(own: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of `base` with those of `own` over them, whole field by whole field."""
+    return {name: value for name, value in {**base, **own}.items() if name != "base"}
+
+
+def checked(raw: Mapping[str, Any], schema: type[Spec], where: str, accepted: Mapping[str, str]) -> Spec:
+    """Convert raw fields to a record, or say in one line what is wrong.
+
+    Parameters
+    ----------
+    accepted : mapping
+        For a top-level field, what it accepts, in words.
+
+    Raises
+    ------
+    SpecError
+        ``file: field: what is wrong; accepted: what would be``.
+    """
+    try:
+        return msgspec.convert(raw, schema)
+    except msgspec.ValidationError as error:
+        raise SpecError(f"{where}: {_explained(str(error), schema, accepted)}") from None
+
+
+def _explained(problem: str, schema: type[msgspec.Struct], accepted: Mapping[str, str]) -> str:
+    match = _PROBLEM.fullmatch(problem)
+    what, path = (match["what"], match["field"] or "") if match else (problem, "")
+    if unknown := _UNKNOWN.fullmatch(what):
+        name = f"{path}.{unknown[1]}".lstrip(".")
+        return f"{name}: unknown field; accepted: {_expected(path, schema, accepted)}"
+    if absent := _ABSENT.fullmatch(what):
+        path, what = f"{path}.{absent[1]}".lstrip("."), "missing"
+    field = path.removesuffix(".value")
+    return f"{field}: {what[0].lower()}{what[1:]}; accepted: {_expected(field, schema, accepted)}"
+
+
+def _expected(path: str, schema: type[msgspec.Struct], accepted: Mapping[str, str]) -> str:
+    top = re.split(r"[.\[]", path)[0]
+    return accepted.get(top) or listed(sorted(schema.__struct_fields__))
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names joined by commas."""
+    return ", ".join(names)
