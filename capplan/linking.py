@@ -55,10 +55,9 @@ class Tree:
             self.shared = _enlarge(self.shared, size)
             self.starts = _enlarge(self.starts, size + 1)
 
-    def add_room(self, n_keys: int) -> None:
-        """Make room for at least `n_keys` keys in all."""
-        capacity = 1 << max(n_keys - 1, 1).bit_length()
-        n_used = int(self.starts[self.n_rows])
+    def add_room(self, n_used: int, n_more: int) -> None:
+        """Keep the first `n_used` keys and make room for `n_more`, at least doubling what there is."""
+        capacity = 1 << (max(2 * self.room, n_used + n_more) - 1).bit_length()
         self.segments = _enlarge(self.segments, capacity)
         self.table = np.zeros((2 * capacity, 2), np.uint64)
         link.fill_table(self.table, self.shift, self.segments, n_used)
@@ -104,9 +103,8 @@ class Linker:
         with np.errstate(over="ignore"):
             done, block = self._link(prompts)
             while block == link.MATCHED and done < n:
-                row = tree.n_rows + done
                 longest = int(prompts.offsets[done + 1] - prompts.offsets[done])
-                tree.add_room(max(2 * tree.room, int(tree.starts[row]) + longest))
+                tree.add_room(int(tree.starts[tree.n_rows + done]), longest)
                 done, block = self._link(prompts, done)
         if block != link.MATCHED:
             raise TraceError(self._describe_clash(prompts, done, block, where))

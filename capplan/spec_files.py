@@ -23,6 +23,14 @@ Spec = TypeVar("Spec", bound=msgspec.Struct)
 _PROBLEM = re.compile(r"(?P<what>.*?)(?: - at `\$\.?(?P<field>[^`]*)`)?")
 _ABSENT = re.compile(r"Object missing required field `(\w+)`")
 _UNKNOWN = re.compile(r"Object contains unknown field `(\w+)`")
+_WORDS = {
+    "`float`": "a number",
+    "`int`": "a whole number",
+    "`str`": "text",
+    "`bool`": "true or false",
+    "`object`": "a table",
+    "`array`": "a list",
+}
 
 
 def normalised(name: str) -> str:
@@ -95,14 +103,41 @@ def resolve(wanted: str, noun: str, raw: Mapping[str, Mapping[str, Any]]) -> str
     raise SpecError(f"unknown {noun} '{wanted}': {hint}`capplan {noun}s` lists all")
 
 
+def resolve_base(wanted: object, noun: str, raw: Mapping[str, Mapping[str, Any]], where: str) -> str:
+    """Return the canonical name of a user file's ``base``.
+
+    Raises
+    ------
+    SpecError
+        As `resolve`, with the file and the field in front.
+    """
+    if not isinstance(wanted, str):
+        raise SpecError(f"{where}: base: expected the name of a {noun}; `capplan {noun}s` lists all")
+    try:
+        return resolve(wanted, noun, raw)
+    except SpecError as error:
+        raise SpecError(f"{where}: base: {error}") from None
+
+
 def _closest(key: str, known: Mapping[str, str]) -> list[str]:
     spellings = difflib.get_close_matches(key, known, n=6, cutoff=0.6)
     return list(dict.fromkeys(known[spelling] for spelling in spellings))[:3]
 
 
-def merged(own: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of `base` with those of `own` over them, whole field by whole field."""
-    return {name: value for name, value in {**base, **own}.items() if name != "base"}
+def read_own(path: str | Path, known: Iterable[str]) -> tuple[dict[str, Any], object]:
+    """Return the fields of a user's TOML file without ``base``, and its ``base`` (None without one).
+
+    Raises
+    ------
+    SpecError
+        The file cannot be read, is not TOML, or has a field that is neither ``base`` nor in `known`.
+    """
+    fields = parse_toml(read_text(path), str(path))
+    accepted = sorted({"base", *known})
+    for name in fields:
+        if name not in accepted:
+            raise SpecError(f"{path}: {name}: unknown field; accepted: {', '.join(accepted)}")
+    return fields, fields.pop("base", None)
 
 
 def checked(raw: Mapping[str, Any], schema: type[Spec], where: str, accepted: Mapping[str, str]) -> Spec:
@@ -111,7 +146,7 @@ def checked(raw: Mapping[str, Any], schema: type[Spec], where: str, accepted: Ma
     Parameters
     ----------
     accepted : mapping
-        For a top-level field, what it accepts, in words.
+        For each top-level field, what it accepts, in words.
 
     Raises
     ------
@@ -121,26 +156,15 @@ def checked(raw: Mapping[str, Any], schema: type[Spec], where: str, accepted: Ma
     try:
         return msgspec.convert(raw, schema)
     except msgspec.ValidationError as error:
-        raise SpecError(f"{where}: {_explained(str(error), schema, accepted)}") from None
+        raise SpecError(f"{where}: {_explained(str(error), accepted)}") from None
 
 
-def _explained(problem: str, schema: type[msgspec.Struct], accepted: Mapping[str, str]) -> str:
+def _explained(problem: str, accepted: Mapping[str, str]) -> str:
     match = _PROBLEM.fullmatch(problem)
-    what, path = (match["what"], match["field"] or "") if match else (problem, "")
-    if unknown := _UNKNOWN.fullmatch(what):
-        name = f"{path}.{unknown[1]}".lstrip(".")
-        return f"{name}: unknown field; accepted: {_expected(path, schema, accepted)}"
-    if absent := _ABSENT.fullmatch(what):
-        path, what = f"{path}.{absent[1]}".lstrip("."), "missing"
-    field = path.removesuffix(".value")
-    return f"{field}: {what[0].lower()}{what[1:]}; accepted: {_expected(field, schema, accepted)}"
-
-
-def _expected(path: str, schema: type[msgspec.Struct], accepted: Mapping[str, str]) -> str:
-    top = re.split(r"[.\[]", path)[0]
-    return accepted.get(top) or listed(sorted(schema.__struct_fields__))
-
-
-def listed(names: Iterable[str]) -> str:
-    """Return names joined by commas."""
-    return ", ".join(names)
+    what, field = (match["what"], match["field"] or "") if match else (problem, "")
+    for pattern, said in ((_UNKNOWN, "unknown field"), (_ABSENT, "missing")):
+        if named := pattern.fullmatch(what):
+            field, what = f"{field}.{named[1]}".lstrip("."), said
+    for spelled, words in _WORDS.items():
+        what = what.replace(spelled, words)
+    return f"{field}: {what[0].lower()}{what[1:]}; accepted: {accepted[re.split(r'[.[]', field)[0]]}"

@@ -1,0 +1,52 @@
+"""Block hashes as sources write them: integers of any sign or strings, up to 64 bits, never floats."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capplan.errors import TraceError
+
+MASK = (1 << 64) - 1
+
+
+def to_keys(values: list[int] | list[str] | list[int | str], where: str) -> NDArray[np.uint64]:
+    """Hashes as uint64: negative ones wrap, hex strings keep their low 64 bits.
+
+    Raises
+    ------
+    TraceError
+        An integer beyond 64 bits, or a string that is not a hexadecimal or decimal number.
+    """
+    try:
+        return np.array(values, np.uint64)
+    except (OverflowError, ValueError, TypeError):
+        return np.array([_to_key(value, k, where) for k, value in enumerate(values)], np.uint64)
+
+
+def _to_key(value: int | str, index: int, where: str) -> int:
+    if isinstance(value, str):
+        try:
+            return (int(value) if value.isdecimal() else int(value, 16)) & MASK
+        except ValueError:
+            raise TraceError(
+                f"{where}: block hash {index} is {value[:40]!r}; accepted: an integer or a hexadecimal string"
+            ) from None
+    if not -(1 << 63) <= value <= MASK:
+        raise TraceError(f"{where}: block hash {index} is {value}; 64-bit integers are accepted")
+    return value & MASK
+
+
+def count_full_blocks(n_tokens: int, n_ids: int, block_tokens: int, where: str) -> int:
+    """Ids of full blocks: the last one may stand for a partial block.
+
+    Raises
+    ------
+    TraceError
+        More ids than the prompt has blocks, or fewer than it has full ones.
+    """
+    full = n_tokens // block_tokens
+    if not full <= n_ids <= -(-n_tokens // block_tokens):
+        raise TraceError(
+            f"{where}: {n_ids} block hashes for {n_tokens} tokens; accepted: {full} to "
+            f"{-(-n_tokens // block_tokens)} of {block_tokens} tokens each"
+        )
+    return full

@@ -1,0 +1,83 @@
+"""Mooncake JSONL as released with the FAST '25 paper: 512-token blocks, global chained ids, milliseconds.
+
+The last id stands for a partial block wherever the prompt is no multiple of 512; it is dropped,
+since only full blocks can be found again.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+
+from capplan.errors import TraceError
+from capplan.prompts import Prompts, Requests
+from capplan.readers import hashes, jsonl
+from capplan.readers.sample import Account, Options, Sample
+
+NAME = "mooncake"
+CARRIES = "JSONL with timestamp in ms, input_length, output_length, hash_ids of 512-token blocks"
+BLOCK_TOKENS = 512
+MS = 1000.0
+EXTENSIONS = ("session_id", "delay", "delay_ms", "wait_for", "prefix_reset", "group_id", "is_restart", "messages")
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Row(msgspec.Struct):
+    """One request; the extended dialects' fields change what the others mean."""
+
+    timestamp: int | float
+    input_length: Count
+    output_length: Count
+    hash_ids: list[int | str]
+    session_id: Any = msgspec.UNSET
+    delay: Any = msgspec.UNSET
+    delay_ms: Any = msgspec.UNSET
+    wait_for: Any = msgspec.UNSET
+    prefix_reset: Any = msgspec.UNSET
+    group_id: Any = msgspec.UNSET
+    is_restart: Any = msgspec.UNSET
+    messages: Any = msgspec.UNSET
+
+
+def matches(sample: Sample) -> bool:
+    """Whether the first row has Mooncake's fields, and no block size of its own."""
+    needed = {"timestamp", "input_length", "output_length", "hash_ids"}
+    return sample.kind == "json" and needed <= sample.fields and "block_size" not in sample.fields
+
+
+def read(path: Path, options: Options, account: Account) -> Iterator[Prompts]:
+    """Batches of requests in file order."""
+    block = options.block_tokens or BLOCK_TOKENS
+    first: float | None = None
+    for batch in jsonl.in_batches(jsonl.read_lines(path, Row)):
+        rows = [row for _, row in batch]
+        keys = []
+        for number, row in batch:
+            where = f"{path}, line {number}"
+            _refuse_extensions(row, where)
+            full = hashes.count_full_blocks(row.input_length, len(row.hash_ids), block, where)
+            keys.append(hashes.to_keys(row.hash_ids[:full], where))
+        ids, offsets = jsonl.flatten(keys)
+        times = np.array([row.timestamp for row in rows], np.float64) / MS
+        first = float(times[0]) if first is None else first
+        requests = Requests.of(
+            np.array([row.input_length for row in rows], np.int64),
+            output_tokens=np.array([row.output_length for row in rows], np.int64),
+            request_ids=[str(account.n_read + k) for k in range(len(rows))],
+            arrival_s=times - first,
+        )
+        account.n_read += len(rows)
+        yield Prompts(requests, ids, offsets, "hashes", block)
+    account.assume(f"timestamps are milliseconds and blocks {block} tokens, as the Mooncake release defines them")
+
+
+def _refuse_extensions(row: Row, where: str) -> None:
+    for name in EXTENSIONS:
+        if getattr(row, name) is not msgspec.UNSET:
+            raise TraceError(
+                f"{where}: field {name} belongs to an extended Mooncake dialect; accepted: timestamp, input_length, "
+                "output_length, hash_ids"
+            )
