@@ -56,6 +56,7 @@ def spread_restores(
     chunk_tokens: int,
     n_tokens: Int64s,
     gpu_tokens: Int64s,
+    gpu_forced: Int64s,
     first_request: int,
     n_slots: int,
 ) -> tuple[Int64s, Int64s, Int64s, Int64s]:
@@ -64,13 +65,15 @@ def spread_restores(
     Chunk `i` of a request with `n` tokens, `g` of them served by the GPU tier, saves
     ``min((i + 1) b, n - 1) - max(g, i b)`` tokens where that is positive; it is moved whole; the
     first one that saves anything begins the load (docs/model.md section 4). A run that `g` or
-    ``n - 1`` cuts becomes up to three segments. Requests before `first_request` count for nothing.
+    ``n - 1`` cuts becomes up to three segments. A host tier that holds a whole prompt leaves one token
+    to compute, in place of the `gpu_forced` tokens that a whole hit in the GPU tier leaves. Requests
+    before `first_request` count for nothing.
 
     Returns
     -------
     saved, moved, loads, forced : (n_slots + 1,) int64
-        Difference arrays over stack positions: tokens, chunks, requests, and the one token that a
-        wholly covered prompt computes again.
+        Difference arrays over stack positions: tokens, chunks, requests, and the change in tokens
+        computed only because one token always is.
     """
     saved = np.zeros(n_slots + 1, np.int64)
     moved = np.zeros(n_slots + 1, np.int64)
@@ -94,7 +97,7 @@ def spread_restores(
                 full_end = end - 1
                 last_weight = limit - max(g, full_end * b)
                 add_range(saved, base[k], slope, full_end - start[k], 1, last_weight)
-                add_range(forced, base[k], slope, full_end - start[k], 1, 1)
+                add_range(forced, base[k], slope, full_end - start[k], 1, 1 - gpu_forced[r])
             full_begin = begin
             if begin == head:
                 add_range(loads, base[k], slope, begin - start[k], 1, 1)
