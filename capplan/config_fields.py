@@ -90,6 +90,19 @@ class Config:
             raise SpecError(f"{self.where}: {' or '.join(names)}: {got}; accepted: text")
         return value
 
+    def items(self, name: str) -> list[Any]:
+        """Return a field that is a list; empty where it is not given.
+
+        Raises
+        ------
+        SpecError
+            The value is not a list.
+        """
+        value = self.get(name)
+        if value is not None and not isinstance(value, list):
+            raise SpecError(f"{self.where}: {name}: {value!r}; accepted: a list")
+        return value or []
+
 
 def refuse_unmodelled(config: Config) -> None:
     """Refuse a model that keeps anything but the KV of every token in every layer.
@@ -102,10 +115,10 @@ def refuse_unmodelled(config: Config) -> None:
     window = config.get("sliding_window")
     if window and config.get("use_sliding_window") is not False:
         raise _refusal(config, "sliding_window", f"{window} in use", _WINDOW)
-    for kind in config.get("layer_types") or []:
+    for kind in config.items("layer_types"):
         if kind != "full_attention":
             raise _refusal(config, "layer_types", repr(kind), _UNEVEN)
-    for kind in config.get("attn_type_list") or []:
+    for kind in config.items("attn_type_list"):
         if kind != 1:
             raise _refusal(config, "attn_type_list", repr(kind), _STATE)
     for name, reason in _UNMODELLED.items():

@@ -22,7 +22,8 @@ UInt64s = NDArray[np.uint64]
 T = TypeVar("T", bound=np.generic)
 
 FIRST_ROOM = 1 << 12
-LARGEST_SHIFTED_ID = 1 << 40
+NAMESPACE_BITS = 24
+ID_BITS = 64 - NAMESPACE_BITS
 
 
 @dataclass(slots=True)
@@ -39,7 +40,7 @@ class Tree:
     @property
     def room(self) -> int:
         """Keys that fit without enlarging: the table is kept at most half full."""
-        return min(self.segments.size, self.table.shape[0] // 2)
+        return int(min(self.segments.size, self.table.shape[0] // 2))
 
     @property
     def shift(self) -> np.uint64:
@@ -87,6 +88,8 @@ class Linker:
         self._parts: list[Requests] = []
         self._block_tokens = 0
         self._outputs_known = False
+        self._has_namespaces = False
+        self._has_large_ids = False
 
     def feed(self, prompts: Prompts, where: str) -> None:
         """Link one batch.
@@ -94,7 +97,8 @@ class Linker:
         Raises
         ------
         TraceError
-            Block hashes that are not prefix-chained, or a block size that changes.
+            Block hashes that are not prefix-chained or too large for their namespaces, or a block size
+        that changes.
         """
         self._check_batch(prompts, where)
         tree = self._tree
@@ -136,6 +140,19 @@ class Linker:
             )
         if prompts.outputs_known != self._outputs_known:
             raise TraceError(f"{where}: output ids in some parts only; accepted: in all or in none")
+        if prompts.kind == "hashes" and not self._rechain:
+            self._check_namespaces(prompts, where)
+
+    def _check_namespaces(self, prompts: Prompts, where: str) -> None:
+        """Refuse what `_separate` could not keep apart, in this batch or together with earlier ones."""
+        largest = 0 if prompts.namespaces is None else int(prompts.namespaces.max(initial=0))
+        self._has_namespaces |= largest > 0
+        self._has_large_ids |= int(np.asarray(prompts.ids, np.uint64).max(initial=0)) >> ID_BITS > 0
+        if largest >> NAMESPACE_BITS or (self._has_namespaces and self._has_large_ids):
+            raise TraceError(
+                f"{where}: block ids of more than {ID_BITS} bits, or more than {NAMESPACE_BITS} bits of namespaces; "
+                "where ids are comparable only in parts of the trace, link the parts apart or use --ids content"
+            )
 
     def _link(self, prompts: Prompts, first: int = 0) -> tuple[int, int]:
         tree = self._tree
@@ -152,17 +169,16 @@ class Linker:
             offsets, block = 2 * prompts.offsets, 2
         candidate = find_candidates(prompts.requests.session)
         scratch = np.zeros(int(lengths.max(initial=0)) * (2 if block == 2 else 1) // block + 1, np.uint64)
-        return link.link_ids(
-            ids, offsets, block, candidate, tree.n_rows, first, *state, namespaces, scratch
-        )
+        return link.link_ids(ids, offsets, block, candidate, tree.n_rows, first, *state, namespaces, scratch)
 
     def _describe_clash(self, prompts: Prompts, path: int, block: int, where: str) -> str:
-        row = self._tree.n_rows + path
+        name = prompts.requests.request_ids[path]
+        row = f"row {self._tree.n_rows + path} (request {name!r})"
         if prompts.kind == "tokens" or self._rechain:
-            return f"{where}, row {row}: two different prefixes have one 64-bit key; link the parts of the trace apart"
+            return f"{where}, {row}: two different prefixes have one 64-bit key; link the parts of the trace apart"
         block_id = int(prompts.ids[prompts.offsets[path] + block])
         return (
-            f"{where}, row {row}: block id {block_id} (block {block} of the prompt) has a second predecessor or "
+            f"{where}, {row}: block id {block_id} (block {block} of the prompt) has a second predecessor or "
             "position, so ids are not prefix-chained; --ids content chains them anew"
         )
 
@@ -171,7 +187,7 @@ def _separate(ids: UInt64s, lengths: Int64s, namespaces: UInt64s) -> UInt64s:
     """Keys that differ between namespaces: the namespace goes into the upper bits of small ids."""
     if not namespaces.any():
         return ids
-    return (np.repeat(namespaces, lengths) << np.uint64(40)) | ids
+    return (np.repeat(namespaces, lengths) << np.uint64(ID_BITS)) | ids
 
 
 def find_candidates(session: Labels) -> Int64s:
@@ -198,6 +214,8 @@ def link_prompts(
         Name of the source for messages.
     ids : "chained" or "content"
         Refuse block hashes that are not prefix-chained, or chain them anew over the raw ids.
+    notes : tuple of str
+        What the trace's `notes` are to say.
 
     Raises
     ------

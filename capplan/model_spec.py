@@ -36,9 +36,9 @@ class ModelSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     `active_params` are those one token uses, embedding and lm_head included; `linear_params` (N_lin) those
     outside embedding and lm_head; `moe_linear_params` the part of N_lin in routed and shared experts.
-    GQA needs `kv_heads` and `head_dim`; MLA `kv_lora_rank`, `qk_rope_head_dim`, `qk_head_dim` and
-    `v_head_dim`; 0 where the attention has no such dimension. `weight_dtype` is that of the published checkpoint. `sources` says for each group of
-    numbers where it comes from.
+    GQA needs `kv_heads` and `head_dim`; MLA `kv_lora_rank`, `qk_rope_head_dim`, `qk_head_dim`, `v_head_dim`;
+    a dimension the attention does not have is 0. `weight_dtype` is that of the published checkpoint,
+    `sources` says for each group of numbers where it comes from.
     """
 
     name: Text

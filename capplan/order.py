@@ -48,6 +48,12 @@ class Order:
         """Whether the stream is the table's own row order."""
         return bool((self.rows == np.arange(self.rows.size)).all())
 
+    def span_from(self, position: int) -> float | None:
+        """Seconds from the sending at a stream position to the last response; None without a clock."""
+        if self.time_s is None or self.end_s is None or position >= self.rows.size:
+            return None
+        return self.end_s - float(self.time_s[position])
+
 
 def choose_order(trace: Trace, kind: str | None = None, pool_size: int | None = None) -> Order:
     """The order asked for, or the default: recorded where every arrival is known, else a pool.

@@ -6,7 +6,7 @@ start. Prompts end at `linking`, which keeps how far each path follows an earlie
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,7 +99,7 @@ class Requests:
 
     def take(self, rows: Int64s) -> Self:
         """The given rows, in the given order."""
-        picked: dict[str, object] = {}
+        picked: dict[str, Any] = {}
         for field in fields(self):
             column = getattr(self, field.name)
             if isinstance(column, Labels):

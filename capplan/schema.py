@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from capplan.prompts import Requests
 
 FORMAT_VERSION = 1
+LARGEST_TOKENS = (1 << 31) - 1
+LARGEST_S = 1e12
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +49,16 @@ def check_requests(requests: "Requests", where: str) -> None:
     Raises
     ------
     TraceError
-        No rows, a negative or non-finite number, or a request name that stands twice.
+        No rows, a number out of range, or a request name that stands twice.
     """
     if len(requests) == 0:
         raise TraceError(f"{where}: no requests; at least one is needed")
     for name in ("input_tokens", "output_tokens"):
         _refuse(getattr(requests, name) < 0, where, f"{name} is negative", "0 or more")
+        _refuse(getattr(requests, name) > LARGEST_TOKENS, where, f"{name} is too large", f"up to {LARGEST_TOKENS}")
     for name in ("arrival_s", "start_s", "gap_s", "service_s", "tail_gap_s"):
-        _refuse(np.isinf(getattr(requests, name)), where, f"{name} is infinite", "seconds or null")
+        too_far = np.abs(getattr(requests, name)) > LARGEST_S
+        _refuse(too_far, where, f"{name} is out of range", f"seconds up to {LARGEST_S:g} either way, or null")
     for name in ("service_s", "tail_gap_s"):
         _refuse(getattr(requests, name) < 0, where, f"{name} is negative", "seconds from 0 up, or null")
     seen: set[str] = set()
@@ -81,8 +85,8 @@ def check_links(
         A parent that is not an earlier row, a shared prefix longer than either path or off the
         resolution, or one without a parent.
     """
-    if resolution_tokens < 1:
-        raise TraceError(f"{where}: resolution_tokens is {resolution_tokens}; 1 or more is accepted")
+    if not 1 <= resolution_tokens <= LARGEST_TOKENS:
+        raise TraceError(f"{where}: resolution_tokens is {resolution_tokens}; 1 to {LARGEST_TOKENS} is accepted")
     rows = np.arange(len(requests))
     _refuse((parent < -1) | (parent >= rows), where, "parent is not an earlier row", "-1 or a smaller row number")
     path = requests.input_tokens + (requests.output_tokens if outputs_known else 0)

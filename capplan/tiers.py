@@ -59,8 +59,6 @@ class TierCurves:
     restored_tokens, moved_tokens, loads, forced_tokens : (D + 1,) int64
         Tokens restored; tokens of chunks moved over the link; requests that load anything; tokens
         computed only because at least one is.
-    restorable_position : float
-        Mean position of the tokens that a host tier without limit restores; NaN where there are none.
     """
 
     chunk_tokens: int
@@ -72,7 +70,6 @@ class TierCurves:
     moved_tokens: Int64s
     loads: Int64s
     forced_tokens: Int64s
-    restorable_position: float
 
     @property
     def n_distinct(self) -> int:
@@ -146,18 +143,19 @@ def overlay_tiers(
         moved_tokens=sum_up_to(moved) * runs.chunk_tokens,
         loads=sum_up_to(loads),
         forced_tokens=int(gpu.forced_tokens[counted].sum()) + sum_up_to(forced),
-        restorable_position=_mean_position(runs, n_input, gpu.tokens, first_request),
     )
 
 
-def _mean_position(runs: Runs, n_input: Int64s, gpu_tokens: Int64s, first_request: int) -> float:
-    """Mean position of tokens ``g .. c`` of each request, `c` what an unlimited host tier covers."""
+def count_restorable(
+    runs: Runs, n_input: Int64s, gpu_tokens: Int64s, first_request: int = 0
+) -> tuple[int, float]:
+    """Tokens an unlimited host tier restores, and their mean position (NaN where there are none)."""
     chunks = np.zeros(n_input.size, np.int64)
     request = np.repeat(np.arange(n_input.size), np.diff(runs.offsets))
     np.add.at(chunks, request, runs.length)
-    end = np.maximum(np.minimum(chunks * runs.chunk_tokens, n_input - 1), gpu_tokens)[first_request:]
     begin = gpu_tokens[first_request:]
+    end = np.maximum(np.minimum(chunks * runs.chunk_tokens, n_input - 1)[first_request:], begin)
     n_tokens = int((end - begin).sum())
     if n_tokens == 0:
-        return float("nan")
-    return float((end.astype(float) ** 2 - begin.astype(float) ** 2).sum() / 2 / n_tokens)
+        return 0, float("nan")
+    return n_tokens, float((end.astype(float) ** 2 - begin.astype(float) ** 2).sum() / 2 / n_tokens)

@@ -63,8 +63,8 @@ class Trace:
         times = (r.arrival_s, r.start_s, r.gap_s, r.service_s, r.tail_gap_s)
         for column in (r.input_tokens, r.output_tokens, self.parent, self.shared_tokens):
             digest.update(np.ascontiguousarray(column, "<i8").tobytes())
-        for column in times:
-            digest.update(np.ascontiguousarray(column, "<f8").tobytes())
+        for seconds in times:
+            digest.update(np.where(np.isnan(seconds), np.nan, seconds).astype("<f8").tobytes())
         for labels in (r.session, r.task):
             digest.update(_renumber(labels.codes).astype("<i8").tobytes())
         return digest.hexdigest()

@@ -10,7 +10,7 @@ from capplan.linking import link_prompts
 from capplan.order import Order
 from capplan.prompts import Prompts, Requests
 from capplan.runs import find_runs
-from capplan.tiers import overlay_tiers, serve_from_gpu
+from capplan.tiers import count_restorable, overlay_tiers, serve_from_gpu
 from capplan.tree import build_tree
 
 BLOCK = 16
@@ -61,6 +61,8 @@ def test_overlay_equals_simulation_at_every_capacity(split, gpu_slots, chunk, cu
     gpu = serve_from_gpu(trace, tree, order, gpu_slots)
     runs = find_runs(trace, tree, order, chunk)
     curves = overlay_tiers(runs, trace.requests.input_tokens, gpu, first_request=first)
+    restorable, _ = count_restorable(runs, trace.requests.input_tokens, gpu.tokens, first)
+    assert restorable == curves.restored_tokens[-1]
     for host_slots in range(curves.n_distinct + 1):
         expected = np.array(simulate_two_tiers(calls, gpu_slots, host_slots, chunk)[first:] or [[0] * 7]).sum(axis=0)
         found = (
@@ -96,10 +98,11 @@ def test_whole_hit_in_the_gpu_tier_computes_its_last_block():
     order = Order("recorded", np.arange(2), None, None)
     gpu = serve_from_gpu(trace, tree, order, 10)
     assert gpu.tokens.tolist() == [0, 16]
-    curves = overlay_tiers(find_runs(trace, tree, order, 32), trace.requests.input_tokens, gpu)
+    runs = find_runs(trace, tree, order, 32)
+    curves = overlay_tiers(runs, trace.requests.input_tokens, gpu)
     assert curves.computed_tokens.tolist() == [48, 33]
     assert curves.forced_tokens.tolist() == [16, 1]
-    assert curves.restorable_position == (16 + 31) / 2
+    assert count_restorable(runs, trace.requests.input_tokens, gpu.tokens) == (15, (16 + 31) / 2)
 
 
 def test_gpu_block_is_the_resolution_where_that_is_coarser():

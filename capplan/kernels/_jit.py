@@ -20,3 +20,23 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
     except RuntimeError:
         compiled = numba.njit(fastmath=False)(function)
     return compiled
+
+
+def on_first_compilation(notify: Callable[[], None]) -> None:
+    """Call `notify` once when a kernel is compiled rather than loaded from the cache."""
+    from numba.core import event
+
+    class Listener(event.Listener):  # type: ignore[misc]  # numba ships no types
+        def on_start(self, event: object) -> None:
+            nonlocal notify
+            notify()
+            notify = _ignore
+
+        def on_end(self, event: object) -> None:
+            pass
+
+    event.register("numba:compile", Listener())
+
+
+def _ignore() -> None:
+    """Nothing more to say."""

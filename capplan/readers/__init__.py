@@ -11,6 +11,7 @@ from capplan.errors import TraceError
 from capplan.linking import link_prompts
 from capplan.readers import block_hashes, canonical, kv_cache_tester, mooncake, token_ids
 from capplan.readers.sample import Account, Options, take_sample
+from capplan.schema import LARGEST_TOKENS
 from capplan.trace import Trace
 
 LINKED = (kv_cache_tester, mooncake, token_ids, block_hashes)
@@ -41,14 +42,21 @@ def read_trace(path: str | Path, format: str = "auto", *, block_size: int | None
     TraceError
         One line: file, row or line, what is wrong, what would be accepted.
     """
+    if format != "auto" and format not in FORMATS:
+        raise ValueError(f"format is {format!r}; accepted: 'auto', {', '.join(map(repr, FORMATS))}")
+    if block_size is not None and not 1 <= block_size <= LARGEST_TOKENS:
+        raise ValueError(f"block_size is {block_size}; 1 to {LARGEST_TOKENS} is accepted")
     path = Path(path)
     reader = FORMATS[format] if format != "auto" else detect_format(path)
     if reader is canonical:
+        if block_size is not None:
+            raise TraceError(f"{path}: --block-size is given, but a linked trace states its own resolution")
         return canonical.read(path)
     account = Account()
     batches = reader.read(path, Options(block_size), account)
     trace = link_prompts(batches, path.name, ids=ids)
-    return account.annotate(trace, reader.NAME, ids)
+    rechained = ids == "content" and reader is not token_ids
+    return account.annotate(trace, reader.NAME, rechained)
 
 
 def detect_format(path: Path) -> ModuleType:

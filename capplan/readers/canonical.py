@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ import numpy as np
 
 from capplan.errors import TraceError
 from capplan.prompts import Labels, Requests
-from capplan.readers.sample import Sample, first_line
-from capplan.schema import COLUMNS, FORMAT_VERSION
+from capplan.readers import parquet
+from capplan.readers.sample import Sample
+from capplan.schema import COLUMNS, FORMAT_VERSION, LARGEST_TOKENS
 from capplan.trace import Trace
 
 NAME = "capplan"
@@ -31,15 +33,9 @@ def read(path: Path) -> Trace:
     TraceError
         Unreadable, another version, a column missing or of another type, or links that contradict.
     """
-    import polars as pl
-
-    try:
-        metadata = pl.read_parquet_metadata(path)
-        types = pl.read_parquet_schema(path)
-        _check_columns(path, metadata, {name: str(dtype) for name, dtype in types.items()})
-        frame = pl.scan_parquet(path).select([column.name for column in COLUMNS]).collect()
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise TraceError(f"{path}: not readable as Parquet ({first_line(error)}); a complete file is needed") from error
+    types, metadata = parquet.read_header(path)
+    _check_columns(path, metadata, {name: str(dtype) for name, dtype in types.items()})
+    frame = parquet.read_columns(path, [column.name for column in COLUMNS])
     for column in COLUMNS:
         if not column.nullable and frame[column.name].has_nulls():
             row = frame[column.name].is_null().arg_max()
@@ -57,15 +53,20 @@ def read(path: Path) -> Trace:
     return trace
 
 
-def _check_columns(path: Path, metadata: dict[str, str], types: dict[str, str]) -> None:
+def _check_columns(path: Path, metadata: Mapping[str, str], types: dict[str, str]) -> None:
     version = metadata.get(VERSION_KEY)
     if version != str(FORMAT_VERSION):
         raise TraceError(f"{path}: trace format {version or 'not stated'}; version {FORMAT_VERSION} is accepted")
     for key in ("capplan.resolution_tokens", "capplan.outputs_known"):
         if key not in metadata:
             raise TraceError(f"{path}: metadata {key} is missing; capplan ingest writes it")
-    if not metadata["capplan.resolution_tokens"].isdecimal():
-        raise TraceError(f"{path}: capplan.resolution_tokens is not a whole number; 1 or more is accepted")
+    resolution = metadata["capplan.resolution_tokens"]
+    if not resolution.isdecimal() or len(resolution) > len(str(LARGEST_TOKENS)):
+        raise TraceError(f"{path}: capplan.resolution_tokens is {resolution[:40]!r}; 1 to {LARGEST_TOKENS} is accepted")
+    if metadata["capplan.outputs_known"] not in ("true", "false"):
+        raise TraceError(
+            f"{path}: capplan.outputs_known is {metadata['capplan.outputs_known'][:40]!r}; true or false is accepted"
+        )
     for column in COLUMNS:
         found = types.get(column.name)
         if found is None:
@@ -98,6 +99,7 @@ def write_trace(trace: Trace, path: str | Path, command: str = "") -> None:
     Parameters
     ----------
     trace : Trace
+        What to write.
     path : str or Path
         Replaced in one step once the file is written.
     command : str
@@ -111,17 +113,14 @@ def write_trace(trace: Trace, path: str | Path, command: str = "") -> None:
     import polars as pl
 
     r = trace.requests
-    strings = {"request_id": list(r.request_ids), "session_id": r.session.decode(), "task_id": r.task.decode()}
-    numbers = {
-        name: getattr(r, name, None) if hasattr(r, name) else getattr(trace, name)
-        for name in (column.name for column in COLUMNS if column.dtype != "string")
+    strings: dict[str, Any] = {
+        "request_id": list(r.request_ids),
+        "session_id": r.session.decode(),
+        "task_id": r.task.decode(),
     }
-    columns = [
-        pl.Series(c.name, strings[c.name], pl.String)
-        if c.dtype == "string"
-        else pl.Series(c.name, numbers[c.name], nan_to_null=True)
-        for c in COLUMNS
-    ]
+    numbers: dict[str, Any] = {
+        c.name: getattr(r if hasattr(r, c.name) else trace, c.name) for c in COLUMNS if c.dtype != "string"
+    }
     metadata = {
         VERSION_KEY: str(FORMAT_VERSION),
         "capplan.resolution_tokens": str(trace.resolution_tokens),
@@ -133,8 +132,16 @@ def write_trace(trace: Trace, path: str | Path, command: str = "") -> None:
     target = Path(path)
     partial = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
+        columns = [
+            pl.Series(c.name, strings[c.name], pl.String)
+            if c.dtype == "string"
+            else pl.Series(c.name, numbers[c.name], nan_to_null=True)
+            for c in COLUMNS
+        ]
         pl.DataFrame(columns).write_parquet(partial, compression="zstd", metadata=metadata)
         partial.replace(target)
+    except UnicodeEncodeError as error:
+        raise TraceError(f"{target}: a name is not valid Unicode ({error.object!a}); text is needed") from error
     except OSError as error:
         raise TraceError(f"{target}: {error.strerror or error}; a writable path is needed") from error
     finally:

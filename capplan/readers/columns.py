@@ -1,7 +1,8 @@
 """Request columns that generic Parquet and JSONL sources may carry, under the names they use."""
 
+import math
 from collections.abc import Sequence
-from pathlib import Path
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -10,98 +11,115 @@ from numpy.typing import NDArray
 from capplan.errors import TraceError
 from capplan.prompts import Labels, Requests
 from capplan.readers.sample import Account
+from capplan.readers.tables import Batch
+from capplan.schema import LARGEST_TOKENS
 
 INPUT_NAMES = ("input_tokens", "input_length")
 OUTPUT_NAMES = ("output_tokens", "output_length")
+ARRIVAL_NAMES = ("arrival_s", "timestamp")
 TIMES = ("gap_s", "service_s", "start_s", "tail_gap_s")
 
 
 def make_requests(
-    table: dict[str, Sequence[Any]],
+    batch: Batch,
     n_input: NDArray[np.int64],
     n_output: NDArray[np.int64] | None,
-    path: Path,
     account: Account,
     first_s: list[float],
 ) -> Requests:
-    """Request columns from a table of lists.
+    """Request columns from those a batch has.
 
     Parameters
     ----------
-    table : dict of lists
-        Any of the optional columns, nulls as None.
+    batch : Batch
+        The columns.
+    n_input : (n,) int64
+        Prompt lengths.
+    n_output : (n,) int64, optional
+        Output lengths where the ids give them; else the source's column is taken.
+    account : Account
+        Counts the rows and keeps what is assumed.
     first_s : list of float
         Holds the trace's first arrival once one was met, across batches.
     """
-    n = n_input.size
-    session = _labels(table, "session_id")
-    task = _labels(table, "task_id")
-    if task is None and session is not None:
-        task = session
-        account.assume("no task_id: every session is a task of its own")
-    if n_output is None:
-        n_output = _first_column(table, OUTPUT_NAMES, path, account.n_read)
-    arrival = _arrivals(table, path, account, first_s)
-    names = table.get("request_id")
+    session = _labels(batch, "session_id")
     requests = Requests.of(
         n_input,
-        output_tokens=n_output,
-        request_ids=[str(account.n_read + k) for k in range(n)] if names is None else [str(name) for name in names],
+        output_tokens=find_counts(batch, OUTPUT_NAMES) if n_output is None else n_output,
+        request_ids=_names(batch, account),
         session=session,
-        task=task,
-        arrival_s=arrival,
-        **{name: _seconds(table[name], name, path, account.n_read) for name in TIMES if name in table},
+        task=_tasks(batch, session, account),
+        arrival_s=_arrivals(batch, account, first_s),
+        **{name: _seconds(batch, name, batch.columns[name]) for name in TIMES if name in batch.columns},
     )
-    account.n_read += n
+    account.n_read += len(batch)
     return requests
 
 
-def find_input_tokens(table: dict[str, Sequence[Any]], path: Path, first_row: int) -> NDArray[np.int64] | None:
-    """Prompt lengths where the source states them."""
-    return _first_column(table, INPUT_NAMES, path, first_row)
-
-
-def _first_column(
-    table: dict[str, Sequence[Any]], names: tuple[str, ...], path: Path, first_row: int
-) -> NDArray[np.int64] | None:
-    for name in names:
-        if name in table:
-            for k, value in enumerate(table[name]):
-                if not isinstance(value, int) or isinstance(value, bool):
-                    raise TraceError(f"{path}, row {first_row + k}: {name} is {value!r}; a whole number is accepted")
-            return np.array(table[name], np.int64)
-    return None
-
-
-def _labels(table: dict[str, Sequence[Any]], name: str) -> Labels | None:
-    if name not in table:
-        return None
-    return Labels.encode(None if value is None else str(value) for value in table[name])
-
-
-def _seconds(values: Sequence[Any], name: str, path: Path, first_row: int) -> NDArray[np.float64]:
-    try:
-        return np.array([np.nan if value is None else value for value in values], np.float64)
-    except (TypeError, ValueError):
-        row = next(k for k, value in enumerate(values) if not isinstance(value, int | float | None))
-        raise TraceError(
-            f"{path}, row {first_row + row}: {name} is {values[row]!r}; seconds as a number are accepted"
-        ) from None
-
-
-def _arrivals(
-    table: dict[str, Sequence[Any]], path: Path, account: Account, first_s: list[float]
-) -> NDArray[np.float64] | None:
-    name = next((name for name in ("arrival_s", "timestamp") if name in table), None)
+def find_counts(batch: Batch, names: Sequence[str]) -> NDArray[np.int64] | None:
+    """Token counts under the first of `names` that the source has."""
+    name = batch.find_name(names)
     if name is None:
         return None
-    values = list(table[name])
-    known = next((value for value in values if value is not None), None)
-    if hasattr(known, "timestamp"):
-        values = [None if value is None else value.timestamp() for value in values]
+    for k, value in enumerate(batch.columns[name]):
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LARGEST_TOKENS:
+            raise TraceError(
+                f"{batch.where(k)}: {name} is {value!r}; a whole number from 0 to {LARGEST_TOKENS} is accepted"
+            )
+    return np.array(batch.columns[name], np.int64)
+
+
+def _names(batch: Batch, account: Account) -> list[str]:
+    names = batch.columns.get("request_id")
+    if names is None:
+        return [str(account.n_read + k) for k in range(len(batch))]
+    for k, name in enumerate(names):
+        if name is None:
+            raise TraceError(f"{batch.where(k)}: request_id is null; a name on every row, or on none, is accepted")
+    return [str(name) for name in names]
+
+
+def _labels(batch: Batch, name: str) -> Labels | None:
+    if name not in batch.columns:
+        return None
+    return Labels.encode(None if value is None else str(value) for value in batch.columns[name])
+
+
+def _tasks(batch: Batch, session: Labels | None, account: Account) -> Labels | None:
+    """Task names; a session without one is a task of its own."""
+    task = _labels(batch, "task_id")
+    if session is None:
+        return task
+    names = [None] * len(batch) if task is None else task.decode()
+    if any(name is None and code >= 0 for name, code in zip(names, session.codes.tolist(), strict=True)):
+        account.assume("sessions without a task_id are tasks of their own")
+    return Labels.encode(own if name is None else name for name, own in zip(names, session.decode(), strict=True))
+
+
+def _seconds(batch: Batch, name: str, values: Sequence[Any]) -> NDArray[np.float64]:
+    """Seconds as float64, nulls as NaN."""
+    for k, value in enumerate(values):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or math.isinf(value)):
+            raise TraceError(f"{batch.where(k)}: {name} is {value!r}; seconds as a number are accepted")
+    return np.array([np.nan if value is None else value for value in values], np.float64)
+
+
+def _arrivals(batch: Batch, account: Account, first_s: list[float]) -> NDArray[np.float64] | None:
+    """Seconds since the first arrival of the trace."""
+    name = batch.find_name(ARRIVAL_NAMES)
+    if name is None:
+        return None
+    values = batch.columns[name]
+    if any(isinstance(value, datetime) for value in values):
+        values = [None if value is None else _to_epoch(value) for value in values]
     elif name == "timestamp":
         account.assume("timestamp is read as seconds")
-    seconds = _seconds(values, name, path, account.n_read)
+    seconds = _seconds(batch, name, values)
     if not first_s:
         first_s.extend(seconds[~np.isnan(seconds)][:1].tolist())
-    return seconds - first_s[0] if first_s else seconds
+    with np.errstate(over="ignore"):
+        return seconds - first_s[0] if first_s else seconds
+
+
+def _to_epoch(moment: datetime) -> float:
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

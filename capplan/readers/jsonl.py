@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capplan.errors import TraceError
-from capplan.readers.sample import BYTE_ORDER_MARK
+from capplan.readers.sample import BYTE_ORDER_MARK, DECODE_ERRORS
 
 Row = TypeVar("Row")
 Item = TypeVar("Item")
@@ -43,12 +43,12 @@ def decode_row(decoder: msgspec.json.Decoder[Row], text: bytes, where: str) -> R
         return decoder.decode(text)
     except msgspec.ValidationError as error:
         raise TraceError(f"{where}: {error}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except DECODE_ERRORS as error:
         raise TraceError(f"{where}: not JSON ({error}); one complete object per line is accepted") from error
 
 
 def in_batches(rows: Iterable[Item], size: int = BATCH_ROWS) -> Iterator[list[Item]]:
-    """Lists of at most `size` rows; at least one list, which may be empty."""
+    """Lists of at most `size` rows, none of them empty."""
     iterator = iter(rows)
     while batch := list(islice(iterator, size)):
         yield batch
@@ -59,8 +59,3 @@ def flatten(lists: list[NDArray[np.uint64]]) -> tuple[NDArray[np.uint64], NDArra
     offsets = np.zeros(len(lists) + 1, np.int64)
     np.cumsum([ids.size for ids in lists], out=offsets[1:])
     return np.concatenate(lists) if lists else np.zeros(0, np.uint64), offsets
-
-
-def seconds_from_first(times: NDArray[np.float64], first: float) -> NDArray[np.float64]:
-    """Times relative to the trace's first arrival."""
-    return times - first

@@ -14,15 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capplan.errors import TraceError
+from capplan.linking import ID_BITS
 from capplan.prompts import Labels, Prompts, Requests
 from capplan.readers import jsonl
 from capplan.readers.hashes import to_keys
 from capplan.readers.sample import BYTE_ORDER_MARK, Account, Options, Sample, find_sessions
+from capplan.schema import LARGEST_S, LARGEST_TOKENS
 
 NAME = "kv-cache-tester"
 CARRIES = "JSON session or folder of sessions with block_size and requests of t, in, out, hash_ids"
 PAIR_WINDOW_S = 60.0
-LARGEST_LOCAL_ID = 1 << 40
 
 
 class Call(msgspec.Struct, rename={"n_input": "in", "n_output": "out"}):
@@ -68,7 +69,8 @@ def read(path: Path, options: Options, account: Account) -> Iterator[Prompts]:
     files = find_sessions(path) if path.is_dir() else [path]
     decoder = msgspec.json.Decoder(Session)
     seen: dict[tuple[tuple[int | None, int | None], ...], str] = {}
-    for number, file in enumerate(files):
+    n_spaces = 0
+    for file in files:
         text = _read_bytes(file)
         if not text.strip():
             account.skipped["empty files"] += 1
@@ -79,7 +81,9 @@ def read(path: Path, options: Options, account: Account) -> Iterator[Prompts]:
         _report_twin(entries, file, seen, account)
         account.n_read += len(entries)
         if entries:
-            yield make_prompts(session, file, number, entries, account)
+            prompts = make_prompts(session, file, n_spaces, entries, account)
+            n_spaces += len(prompts.requests.session.names)
+            yield prompts
     account.assume("session starts are not recorded: they come from the pool")
 
 
@@ -113,8 +117,15 @@ def _check_call(call: Call, where: str) -> Call:
     for name, value in (("in", call.n_input), ("out", call.n_output), ("hash_ids", call.hash_ids)):
         if value is None:
             raise TraceError(f"{where}: {name} is missing; a model call needs in, out and hash_ids")
-        if isinstance(value, int) and value < 0:
-            raise TraceError(f"{where}: {name} is {value}; 0 or more is accepted")
+        if isinstance(value, int) and not 0 <= value <= LARGEST_TOKENS:
+            raise TraceError(f"{where}: {name} is {value}; 0 to {LARGEST_TOKENS} is accepted")
+    for name, seconds, least in (
+        ("t", call.t, -LARGEST_S),
+        ("api_time", call.api_time, 0.0),
+        ("think_time", call.think_time, -LARGEST_S),
+    ):
+        if seconds is not None and not least <= seconds <= LARGEST_S:
+            raise TraceError(f"{where}: {name} is {seconds:g}; seconds from {least:g} to {LARGEST_S:g} are accepted")
     return call
 
 
@@ -147,11 +158,11 @@ def _report_twin(
     seen.setdefault(sizes, file.name)
 
 
-def make_prompts(session: Session, file: Path, number: int, entries: list[Entry], account: Account) -> Prompts:
-    """The Prompts of one file."""
+def make_prompts(session: Session, file: Path, n_spaces: int, entries: list[Entry], account: Account) -> Prompts:
+    """The Prompts of one file, its namespaces numbered after the `n_spaces` of earlier files."""
     block = session.block_size
-    if block < 1:
-        raise TraceError(f"{file}: block_size is {block}; 1 or more is accepted")
+    if not 1 <= block <= LARGEST_TOKENS:
+        raise TraceError(f"{file}: block_size is {block}; 1 to {LARGEST_TOKENS} is accepted")
     calls = [entry.call for entry in entries]
     keys = [_full_ids(entry, block, account) for entry in entries]
     ids, offsets = jsonl.flatten(keys)
@@ -171,7 +182,7 @@ def make_prompts(session: Session, file: Path, number: int, entries: list[Entry]
         gap_s=_find_gaps(calls, streams, start, service),
         service_s=service,
     )
-    ids, namespaces = _separate(session, ids, number, streams.codes, file)
+    ids, namespaces = _separate(session, ids, n_spaces + 1, streams.codes)
     return Prompts(requests, ids, offsets, "hashes", block, namespaces=namespaces)
 
 
@@ -200,7 +211,7 @@ def _find_gaps(
 
 
 def _separate(
-    session: Session, ids: NDArray[np.uint64], number: int, streams: NDArray[np.int64], file: Path
+    session: Session, ids: NDArray[np.uint64], first_space: int, streams: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """Ids and a namespace per request: the file, one stream of it, or none for global ids.
 
@@ -208,11 +219,8 @@ def _separate(
     """
     if session.hash_id_scope == "global":
         return ids, np.zeros(streams.size, np.uint64)
-    if ids.size and int(ids.max()) >= LARGEST_LOCAL_ID:
+    if ids.size and int(ids.max()) >> ID_BITS:
         ids = np.unique(ids, return_inverse=True)[1].astype(np.uint64)
     if session.hash_id_scope == "local":
-        return ids, np.full(streams.size, number + 1, np.uint64)
-    n_spaces = int(streams.max()) + 1
-    if n_spaces > 1 << 8:
-        raise TraceError(f"{file}: {n_spaces} sub-agents; up to 256 are accepted without a hash_id_scope")
-    return ids, ((number + 1) << 8 | streams).astype(np.uint64)
+        return ids, np.full(streams.size, first_space, np.uint64)
+    return ids, (first_space + streams).astype(np.uint64)

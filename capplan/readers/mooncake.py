@@ -15,6 +15,7 @@ from capplan.errors import TraceError
 from capplan.prompts import Prompts, Requests
 from capplan.readers import hashes, jsonl
 from capplan.readers.sample import Account, Options, Sample
+from capplan.schema import LARGEST_S, LARGEST_TOKENS
 
 NAME = "mooncake"
 CARRIES = "JSONL with timestamp in ms, input_length, output_length, hash_ids of 512-token blocks"
@@ -22,7 +23,7 @@ BLOCK_TOKENS = 512
 MS = 1000.0
 EXTENSIONS = ("session_id", "delay", "delay_ms", "wait_for", "prefix_reset", "group_id", "is_restart", "messages")
 
-Count = Annotated[int, msgspec.Meta(ge=0)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_TOKENS)]
 
 
 class Row(msgspec.Struct):
@@ -58,6 +59,8 @@ def read(path: Path, options: Options, account: Account) -> Iterator[Prompts]:
         for number, row in batch:
             where = f"{path}, line {number}"
             _refuse_extensions(row, where)
+            if abs(row.timestamp) > LARGEST_S * MS:
+                raise TraceError(f"{where}: timestamp is {row.timestamp}; up to {LARGEST_S * MS:g} ms are accepted")
             full = hashes.count_full_blocks(row.input_length, len(row.hash_ids), block, where)
             keys.append(hashes.to_keys(row.hash_ids[:full], where))
         ids, offsets = jsonl.flatten(keys)

@@ -1,7 +1,7 @@
 """What format detection looks at, and what every reader keeps account of."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -9,10 +9,12 @@ from typing import Any, Literal
 import msgspec
 
 from capplan.errors import TraceError
+from capplan.readers import parquet
 from capplan.trace import Trace
 
 PARQUET_MAGIC = b"PAR1"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +38,13 @@ class Account:
         if what not in self.assumed:
             self.assumed.append(what)
 
-    def annotate(self, trace: Trace, format_name: str, ids: str) -> Trace:
+    def annotate(self, trace: Trace, format_name: str, rechained: bool) -> Trace:
         """The trace with this account as its notes."""
         notes = [f"{self.n_read} requests read as {format_name}"]
         notes += [f"{count} left out: {reason}" for reason, count in sorted(self.skipped.items())]
         notes += [f"{count} x {what}" for what, count in sorted(self.found.items())]
         notes += self.assumed
-        if ids == "content":
+        if rechained:
             notes.append("block ids chained anew by content (--ids content)")
         return replace(trace, notes=tuple(notes))
 
@@ -71,7 +73,7 @@ def take_sample(path: Path) -> Sample:
     """
     if path.is_dir():
         files = find_sessions(path)
-        inner = take_sample(files[0])
+        inner = take_sample(next((file for file in files if file.stat().st_size > 0), files[0]))
         return Sample("folder", inner.fields, inner.first)
     try:
         with path.open("rb") as file:
@@ -79,52 +81,43 @@ def take_sample(path: Path) -> Sample:
             if head == PARQUET_MAGIC:
                 return _sample_parquet(path)
             file.seek(0)
-            return _sample_json(path, file.readline(), file.read)
+            return _sample_json(path, file)
     except OSError as error:
         raise TraceError(f"{path}: {error.strerror or error}; a readable trace file or folder is needed") from error
 
 
 def find_sessions(folder: Path) -> list[Path]:
     """The JSON files of a folder in file-name order; raises TraceError where there are none."""
-    files = sorted(p for p in folder.iterdir() if p.suffix == ".json" and p.is_file())
-    files = [p for p in files if p.stat().st_size > 0] or files
+    try:
+        files = sorted(p for p in folder.iterdir() if p.suffix == ".json" and p.is_file())
+    except OSError as error:
+        raise TraceError(f"{folder}: {error.strerror or error}; a readable trace file or folder is needed") from error
     if not files:
         raise TraceError(f"{folder}: no .json files; a folder of kv-cache-tester sessions is accepted")
     return files
 
 
 def _sample_parquet(path: Path) -> Sample:
-    import polars as pl
-
-    try:
-        names = pl.read_parquet_schema(path)
-        metadata = pl.read_parquet_metadata(path)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise TraceError(f"{path}: not readable as Parquet ({first_line(error)}); a complete file is needed") from error
-    return Sample("parquet", frozenset(names), metadata)
+    types, metadata = parquet.read_header(path)
+    return Sample("parquet", frozenset(types), metadata)
 
 
-def _sample_json(path: Path, line: bytes, read_rest: Any) -> Sample:
-    text = line.removeprefix(BYTE_ORDER_MARK).strip()
-    while not text:
-        rest = read_rest()
-        if not rest.strip():
-            raise TraceError(f"{path}: empty file; at least one request is needed")
-        text = rest.lstrip().split(b"\n", 1)[0] if rest.lstrip()[:1] == b"{" else rest.strip()
+def _sample_json(path: Path, lines: Iterable[bytes]) -> Sample:
+    texts = ((number, line.removeprefix(BYTE_ORDER_MARK).strip()) for number, line in enumerate(lines, 1))
+    number, text = next(((number, text) for number, text in texts if text), (0, b""))
+    if not text:
+        raise TraceError(f"{path}: empty file; at least one request is needed")
     try:
         first = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except DECODE_ERRORS:
         try:
             first = msgspec.json.decode(path.read_bytes().removeprefix(BYTE_ORDER_MARK))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except DECODE_ERRORS as error:
             raise TraceError(
-                f"{path}, line 1: neither Parquet nor JSON ({error}); a known trace format is needed"
+                f"{path}, line {number}: neither Parquet nor JSON ({error}); a known trace format is needed"
             ) from error
     if not isinstance(first, dict):
-        raise TraceError(f"{path}, line 1: JSON {type(first).__name__}; one object per request or session is accepted")
+        raise TraceError(
+            f"{path}, line {number}: JSON {type(first).__name__}; one object per request or session is accepted"
+        )
     return Sample("json", frozenset(first), first)
-
-
-def first_line(error: BaseException) -> str:
-    """An error's message cut to its first line."""
-    return str(error).strip().split("\n", 1)[0]

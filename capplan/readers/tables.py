@@ -1,63 +1,83 @@
 """Batches of generic Parquet and JSONL tables as columns of plain lists, one reader for both."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from capplan.errors import TraceError
-from capplan.readers import jsonl
-from capplan.readers.sample import PARQUET_MAGIC, first_line
-
-Table = dict[str, Sequence[Any]]
+from capplan.readers import jsonl, parquet
+from capplan.readers.sample import PARQUET_MAGIC
 
 
-def read_tables(path: Path, shape: type[msgspec.Struct], lists: tuple[str, ...]) -> Iterator[tuple[str, int, Table]]:
-    """Batches as (unit, number of the first row, columns); columns hold only fields the source has.
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Consecutive rows of a source.
 
-    `unit` is "line" for JSONL, where rows are counted from 1, and "row" for Parquet. Columns named in
-    `lists` come as they are (lists, or polars list series); others as Python values with None.
+    Attributes
+    ----------
+    path : Path
+    unit : "line" or "row"
+        How messages call a row: lines of JSONL are counted from 1, rows of Parquet from 0.
+    numbers : sequence of int
+        Number of every row.
+    columns : dict of lists
+        Only fields the source has, nulls as None; columns of lists come as a polars series from Parquet.
     """
-    with path.open("rb") as file:
-        is_parquet = file.read(4) == PARQUET_MAGIC
+
+    path: Path
+    unit: Literal["line", "row"]
+    numbers: Sequence[int]
+    columns: dict[str, Sequence[Any]]
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.numbers)
+
+    def where(self, row: int) -> str:
+        """File and number of a row, for messages."""
+        return f"{self.path}, {self.unit} {self.numbers[row]}"
+
+    def find_name(self, names: Sequence[str]) -> str | None:
+        """The first of `names` that is a column."""
+        return next((name for name in names if name in self.columns), None)
+
+
+def read_batches(path: Path, shape: type[msgspec.Struct], lists: Sequence[str]) -> Iterator[Batch]:
+    """Batches of at least one row with the fields of `shape`; those in `lists` hold a list a row."""
+    try:
+        with path.open("rb") as file:
+            is_parquet = file.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC
+    except OSError as error:
+        raise TraceError(f"{path}: {error.strerror or error}; a readable file is needed") from error
     if is_parquet:
         yield from _read_parquet(path, shape, lists)
     else:
         for batch in jsonl.in_batches(jsonl.read_lines(path, shape)):
-            yield "line", batch[0][0], _to_columns([row for _, row in batch], shape, path, batch[0][0])
+            numbers, rows = zip(*batch, strict=True)
+            yield Batch(path, "line", numbers, _to_columns(rows, shape))
 
 
-def _to_columns(rows: Sequence[msgspec.Struct], shape: type[msgspec.Struct], path: Path, first: int) -> Table:
-    table: Table = {}
+def _to_columns(rows: Sequence[msgspec.Struct], shape: type[msgspec.Struct]) -> dict[str, Sequence[Any]]:
+    columns: dict[str, Sequence[Any]] = {}
     for name in shape.__struct_fields__:
         values = [getattr(row, name) for row in rows]
-        present = [value is not msgspec.UNSET for value in values]
-        if all(present):
-            table[name] = values
-        elif any(present):
-            table[name] = [value if value is not msgspec.UNSET else None for value in values]
-    return table
+        if any(value is not msgspec.UNSET for value in values):
+            columns[name] = [None if value is msgspec.UNSET else value for value in values]
+    return columns
 
 
-def _read_parquet(path: Path, shape: type[msgspec.Struct], lists: tuple[str, ...]) -> Iterator[tuple[str, int, Table]]:
-    import polars as pl
-
-    try:
-        names = set(pl.read_parquet_schema(path))
-        kept = [name for name in shape.__struct_fields__ if name in names]
-        frame = pl.scan_parquet(path).select(kept).collect()
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise TraceError(f"{path}: not readable as Parquet ({first_line(error)}); a complete file is needed") from error
+def _read_parquet(path: Path, shape: type[msgspec.Struct], lists: Sequence[str]) -> Iterator[Batch]:
+    types, _ = parquet.read_header(path)
+    kept = [name for name in shape.__struct_fields__ if name in types]
+    frame = parquet.read_columns(path, kept)
     if frame.height:
-        yield "row", 0, {name: frame[name] if name in lists else frame[name].to_list() for name in kept}
+        columns = {name: frame[name] if name in lists else frame[name].to_list() for name in kept}
+        yield Batch(path, "row", range(frame.height), columns)
 
 
 def is_parquet_series(column: Sequence[Any] | Any) -> bool:
     """Whether a column came from Parquet."""
     return not isinstance(column, list)
-
-
-def present_names(table: Mapping[str, Any], names: tuple[str, ...]) -> list[str]:
-    """Those of `names` that the table has."""
-    return [name for name in names if name in table]

@@ -1,6 +1,6 @@
 """Parquet or JSONL with the token ids of every prompt, and of its output where known."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from capplan.prompts import Prompts
 from capplan.readers import tables
 from capplan.readers.columns import make_requests
 from capplan.readers.sample import Account, Options, Sample
+from capplan.readers.tables import Batch
 
 NAME = "token-ids"
 CARRIES = "Parquet or JSONL with token_ids or prompt_token_ids, optionally output_token_ids"
@@ -27,17 +28,17 @@ class Row(msgspec.Struct):
 
     token_ids: list[int] | msgspec.UnsetType = msgspec.UNSET
     prompt_token_ids: list[int] | msgspec.UnsetType = msgspec.UNSET
-    output_token_ids: list[int] | None | msgspec.UnsetType = msgspec.UNSET
-    output_tokens: int | None | msgspec.UnsetType = msgspec.UNSET
+    output_token_ids: list[int] | msgspec.UnsetType | None = msgspec.UNSET
+    output_tokens: int | msgspec.UnsetType | None = msgspec.UNSET
     request_id: str | int | msgspec.UnsetType = msgspec.UNSET
-    session_id: str | int | None | msgspec.UnsetType = msgspec.UNSET
-    task_id: str | int | None | msgspec.UnsetType = msgspec.UNSET
-    arrival_s: float | None | msgspec.UnsetType = msgspec.UNSET
-    timestamp: float | None | msgspec.UnsetType = msgspec.UNSET
-    start_s: float | None | msgspec.UnsetType = msgspec.UNSET
-    gap_s: float | None | msgspec.UnsetType = msgspec.UNSET
-    service_s: float | None | msgspec.UnsetType = msgspec.UNSET
-    tail_gap_s: float | None | msgspec.UnsetType = msgspec.UNSET
+    session_id: str | int | msgspec.UnsetType | None = msgspec.UNSET
+    task_id: str | int | msgspec.UnsetType | None = msgspec.UNSET
+    arrival_s: float | msgspec.UnsetType | None = msgspec.UNSET
+    timestamp: float | msgspec.UnsetType | None = msgspec.UNSET
+    start_s: float | msgspec.UnsetType | None = msgspec.UNSET
+    gap_s: float | msgspec.UnsetType | None = msgspec.UNSET
+    service_s: float | msgspec.UnsetType | None = msgspec.UNSET
+    tail_gap_s: float | msgspec.UnsetType | None = msgspec.UNSET
 
 
 def matches(sample: Sample) -> bool:
@@ -48,26 +49,28 @@ def matches(sample: Sample) -> bool:
 def read(path: Path, options: Options, account: Account) -> Iterator[Prompts]:
     """Batches in file order; paths hold prompt and output where every row has the output's ids."""
     if options.block_tokens is not None:
-        raise TraceError(f"{path}: --block-size is for block hashes; token ids are linked at {RESOLUTION_TOKENS} tokens")
+        raise TraceError(
+            f"{path}: --block-size is for block hashes; token ids are linked at {RESOLUTION_TOKENS} tokens"
+        )
     first_s: list[float] = []
-    for unit, first, table in tables.read_tables(path, Row, (*PROMPT_NAMES, OUTPUT_NAME)):
-        name = next((name for name in PROMPT_NAMES if name in table), None)
+    for batch in tables.read_batches(path, Row, (*PROMPT_NAMES, OUTPUT_NAME)):
+        name = batch.find_name(PROMPT_NAMES)
         if name is None:
-            raise TraceError(f"{path}, {unit} {first}: no token ids; accepted: {' or '.join(PROMPT_NAMES)}")
-        ids, lengths = read_ids(table[name], name, f"{path}, {unit}", first)
+            raise TraceError(f"{batch.where(0)}: no token ids; accepted: {' or '.join(PROMPT_NAMES)}")
+        ids, lengths = read_ids(batch, name)
         n_output = None
-        outputs_known = OUTPUT_NAME in table
+        outputs_known = OUTPUT_NAME in batch.columns
         n_input = lengths
         if outputs_known:
-            output_ids, n_output = read_ids(table[OUTPUT_NAME], OUTPUT_NAME, f"{path}, {unit}", first)
+            output_ids, n_output = read_ids(batch, OUTPUT_NAME)
             ids, lengths = interleave(ids, lengths, output_ids, n_output), lengths + n_output
         offsets = np.zeros(lengths.size + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
-        requests = make_requests(table, n_input, n_output, path, account, first_s)
+        requests = make_requests(batch, n_input, n_output, account, first_s)
         yield Prompts(requests, ids, offsets, "tokens", RESOLUTION_TOKENS, outputs_known)
 
 
-def read_ids(column: Sequence[Any], name: str, where: str, first: int) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+def read_ids(batch: Batch, name: str) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
     """Flat uint32 ids and the length of every row's list.
 
     Raises
@@ -75,12 +78,12 @@ def read_ids(column: Sequence[Any], name: str, where: str, first: int) -> tuple[
     TraceError
         A null list, a null id, or an id outside 0 .. 2^32 - 1.
     """
-    if tables.is_parquet_series(column):
-        return _read_series(column, name, where)
-    lists = list(column)
+    lists = batch.columns[name]
+    if tables.is_parquet_series(lists):
+        return _read_series(lists, name, batch)
     for k, ids in enumerate(lists):
         if ids is None:
-            raise TraceError(f"{where} {first + k}: {name} is null; a list of token ids on every row is accepted")
+            raise TraceError(f"{batch.where(k)}: {name} is null; a list of token ids on every row is accepted")
     lengths = np.array([len(ids) for ids in lists], np.int64)
     try:
         flat = np.array([token for ids in lists for token in ids], np.int64)
@@ -88,24 +91,28 @@ def read_ids(column: Sequence[Any], name: str, where: str, first: int) -> tuple[
         flat = np.array([-1], np.int64)
     if flat.size and (flat.min() < 0 or flat.max() > LARGEST_ID):
         k = next(k for k, ids in enumerate(lists) if any(not 0 <= token <= LARGEST_ID for token in ids))
-        raise TraceError(f"{where} {first + k}: {name} holds an id outside 0 to {LARGEST_ID}")
+        raise TraceError(f"{batch.where(k)}: {name} holds an id outside 0 to {LARGEST_ID}")
     return flat.astype(np.uint32), lengths
 
 
-def _read_series(column: Any, name: str, where: str) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+def _read_series(column: Any, name: str, batch: Batch) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
     import polars as pl
 
+    if column.dtype == pl.List(pl.Null):
+        column = column.cast(pl.List(pl.UInt32))
     if not isinstance(column.dtype, pl.List) or not column.dtype.inner.is_integer():
-        raise TraceError(f"{where} 0: {name} is {column.dtype}; a list of integers is accepted")
+        raise TraceError(f"{batch.where(0)}: {name} is {column.dtype}; a list of integers is accepted")
     missing = column.is_null() | column.list.eval(pl.element().is_null().any()).list.first().fill_null(False)
     if missing.any():
-        raise TraceError(f"{where} {missing.arg_max()}: {name} is null; a list of token ids on every row is accepted")
+        raise TraceError(
+            f"{batch.where(missing.arg_max())}: {name} is null; a list of token ids on every row is accepted"
+        )
     lengths = column.list.len().to_numpy().astype(np.int64)
     flat = column.filter(column.list.len() > 0).explode()
     outside = (flat < 0) | (flat > LARGEST_ID)
     if outside.any():
         row = int(np.searchsorted(np.cumsum(lengths), outside.arg_max(), side="right"))
-        raise TraceError(f"{where} {row}: {name} holds an id outside 0 to {LARGEST_ID}")
+        raise TraceError(f"{batch.where(row)}: {name} holds an id outside 0 to {LARGEST_ID}")
     return flat.cast(pl.UInt32).to_numpy(), lengths
 
 

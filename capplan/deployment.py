@@ -1,0 +1,181 @@
+"""Deployment: one model on one GPU type at one tensor-parallel size, and the room it leaves for KV."""
+
+from dataclasses import dataclass
+
+from capplan.errors import SpecError
+from capplan.gpu_spec import GpuSpec
+from capplan.model_spec import ModelSpec, host_copies, kv_bytes_per_token, tp_divides, weight_bytes_per_rank
+from capplan.units import GIB, bytes_to_gib, format_number, gib_to_bytes
+
+TP_SIZES = (1, 2, 4, 8)
+RESERVE_GIB = 3.0
+DEFAULT_GPU_MEM_UTIL = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRoom:
+    """How the size of the GPU's KV tier is set; at most one of the overrides.
+
+    Attributes
+    ----------
+    gpu_mem_util : float
+        Share of GPU memory the engine may use.
+    kv_tokens, kv_gib : int, float or None
+        KV room of one rank, in tokens or GiB, in place of what memory leaves.
+    is_used : bool
+        False switches the GPU tier off.
+    """
+
+    gpu_mem_util: float = DEFAULT_GPU_MEM_UTIL
+    kv_tokens: int | None = None
+    kv_gib: float | None = None
+    is_used: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """What a prediction needs of hardware and model.
+
+    Attributes
+    ----------
+    kv_bytes_per_token : int
+        `beta`, bytes per token and tensor-parallel rank.
+    weight_bytes : float
+        Weights on one rank.
+    gpu_slots, gpu_block_tokens : int
+        Blocks `K_G` of the GPU tier and tokens in each; 0 slots without a tier.
+    host_copies : int
+        Host copies of the cache in a node: per-rank capacity times this is the node's.
+    notes : tuple of str
+        What was chosen or assumed, in words.
+    """
+
+    gpu: GpuSpec
+    model: ModelSpec
+    tp: int
+    kv_dtype: str
+    weight_dtype: str
+    kv_bytes_per_token: int
+    weight_bytes: float
+    gpu_slots: int
+    gpu_block_tokens: int
+    host_copies: int
+    notes: tuple[str, ...]
+
+    @property
+    def gpu_kv_tokens(self) -> int:
+        """Tokens the GPU tier holds."""
+        return self.gpu_slots * self.gpu_block_tokens
+
+
+def deploy(
+    gpu: GpuSpec,
+    model: ModelSpec,
+    *,
+    longest_tokens: int,
+    block_tokens: int,
+    tp: int | None = None,
+    kv_dtype: str = "bf16",
+    weight_dtype: str | None = None,
+    room: GpuRoom | None = None,
+    copies: int | None = None,
+) -> Deployment:
+    """Place a model on a GPU type; without `tp`, at the smallest size that leaves room for every request.
+
+    Parameters
+    ----------
+    longest_tokens : int
+        Prompt and output of the longest request: the GPU tier must hold it.
+    block_tokens : int
+        Tokens per block of the GPU tier.
+    tp : int, optional
+        Tensor-parallel size; default the smallest of 1, 2, 4, 8 that divides the heads and has room.
+
+    Raises
+    ------
+    SpecError
+        No size has room for the longest request, or the model cannot be split that way.
+    """
+    room = GpuRoom() if room is None else room
+    weights = weight_dtype or model.weight_dtype
+    if tp is not None:
+        if not tp_divides(model, tp):
+            raise SpecError(
+                f"--tp {tp}: {model.title} has {model.attention_heads} attention heads"
+                f"{f' and {model.kv_heads} KV heads' if model.kv_heads else ''}; a divisor is accepted"
+            )
+        sizes: tuple[int, ...] = (tp,)
+    else:
+        sizes = tuple(size for size in TP_SIZES if tp_divides(model, size))
+    needed = -(-longest_tokens // block_tokens)
+    slots = 0
+    for size in sizes:
+        slots = count_gpu_slots(gpu, model, size, kv_dtype, weights, block_tokens, room)
+        if slots >= needed or not room.is_used:
+            beta = kv_bytes_per_token(model, size, kv_dtype)
+            return Deployment(
+                gpu=gpu,
+                model=model,
+                tp=size,
+                kv_dtype=kv_dtype,
+                weight_dtype=weights,
+                kv_bytes_per_token=beta,
+                weight_bytes=weight_bytes_per_rank(model, size, weights),
+                gpu_slots=slots if room.is_used else 0,
+                gpu_block_tokens=block_tokens,
+                host_copies=host_copies(model, size) if copies is None else copies,
+                notes=_describe(gpu, model, size, tp is None, kv_dtype, weights, room, slots, block_tokens),
+            )
+    raise SpecError(
+        f"{gpu.name} with {model.name} at TP{sizes[-1]}: the longest request needs {longest_tokens:,} tokens of GPU KV, "
+        f"there is room for {max(slots, 0) * block_tokens:,}; accepted: a larger --tp, another --gpu, --kv-dtype fp8, "
+        "or --no-gpu-tier"
+    )
+
+
+def count_gpu_slots(
+    gpu: GpuSpec, model: ModelSpec, tp: int, kv_dtype: str, weight_dtype: str, block_tokens: int, room: GpuRoom
+) -> int:
+    """Blocks `K_G` of a rank: (memory x share - weights - reserve) / block bytes, less the engine's null block.
+
+    docs/model.md section 4. Negative where the weights alone do not fit.
+    """
+    if room.kv_tokens is not None:
+        return room.kv_tokens // block_tokens
+    block_bytes = block_tokens * kv_bytes_per_token(model, tp, kv_dtype)
+    if room.kv_gib is not None:
+        return gib_to_bytes(room.kv_gib) // block_bytes
+    free = (gpu.hbm_gib * room.gpu_mem_util - RESERVE_GIB) * GIB - weight_bytes_per_rank(model, tp, weight_dtype)
+    return int(free // block_bytes) - 1
+
+
+def _describe(
+    gpu: GpuSpec,
+    model: ModelSpec,
+    tp: int,
+    is_default_tp: bool,
+    kv_dtype: str,
+    weight_dtype: str,
+    room: GpuRoom,
+    slots: int,
+    block_tokens: int,
+) -> tuple[str, ...]:
+    notes = []
+    if is_default_tp:
+        notes.append(f"TP{tp} is the smallest size that leaves room for the longest request")
+    if tp > gpu.gpus_per_node:
+        notes.append(f"TP{tp} exceeds the {gpu.gpus_per_node} GPUs of a node")
+    if not room.is_used:
+        notes.append("no GPU tier: every reuse is left to the host tier")
+    elif room.kv_tokens is not None or room.kv_gib is not None:
+        notes.append(f"GPU KV room given: {slots * block_tokens:,} tokens per rank")
+    else:
+        weights_gib = bytes_to_gib(weight_bytes_per_rank(model, tp, weight_dtype))
+        notes.append(
+            f"GPU KV room {slots * block_tokens:,} tokens per rank = {format_number(gpu.hbm_gib)} GiB x "
+            f"{room.gpu_mem_util:g} - {format_number(weights_gib)} GiB {weight_dtype} weights - "
+            f"{RESERVE_GIB:g} GiB reserve, {kv_dtype} KV"
+        )
+    if block_tokens > 16:
+        notes.append(f"GPU tier in blocks of {block_tokens} tokens, the trace's resolution (engines use 16)")
+    return tuple(notes)

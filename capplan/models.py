@@ -1,0 +1,93 @@
+"""Models by name, from a Hugging Face ``config.json``, or from a user's TOML file.
+
+The record and what it costs are those of `capplan.model_spec`.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from capplan import model_config, spec_files
+from capplan.model_spec import (
+    KV_DTYPE_BYTES,
+    WEIGHT_DTYPE_BYTES,
+    ModelSpec,
+    check_model,
+    host_copies,
+    kv_bytes_per_token,
+    tp_divides,
+    weight_bytes_per_rank,
+)
+
+__all__ = [
+    "KV_DTYPE_BYTES",
+    "WEIGHT_DTYPE_BYTES",
+    "ModelSpec",
+    "host_copies",
+    "kv_bytes_per_token",
+    "list_models",
+    "load_model",
+    "tp_divides",
+    "weight_bytes_per_rank",
+]
+
+_PARAMS = ("total_params", "active_params", "linear_params")
+_DIMENSIONS = ("layers", "hidden_size", "attention_heads")
+_HEADS = ("kv_heads", "head_dim", "kv_lora_rank", "qk_rope_head_dim", "qk_head_dim", "v_head_dim")
+_ACCEPTED = {
+    **dict.fromkeys((*_PARAMS, *_DIMENSIONS), "a whole number from 1"),
+    **dict.fromkeys((*_HEADS, "moe_linear_params"), "a whole number from 0"),
+    "kind": "dense, moe",
+    "attention": "gqa, mla",
+    "weight_dtype": ", ".join(WEIGHT_DTYPE_BYTES),
+    **dict.fromkeys(("name", "title"), "text"),
+    **dict.fromkeys(("aliases", "notes"), "a list of texts"),
+    "sources": "a table of texts",
+}
+
+
+def load_model(name_or_path: str | Path) -> ModelSpec:
+    """Return a model.
+
+    Parameters
+    ----------
+    name_or_path : canonical name or alias of a shipped model; path of a Hugging Face ``config.json`` (any
+        name ending in ``.json``) or of the folder that holds it; path of a user's file ending in ``.toml``
+
+    Raises
+    ------
+    SpecError
+        The name is unknown or ambiguous, the file is wrong, or the model's attention is not modelled.
+    """
+    wanted = str(name_or_path)
+    path = Path(wanted)
+    if wanted.lower().endswith(".toml"):
+        return _load_own(path)
+    if wanted.lower().endswith(".json"):
+        return _built(model_config.read_config(path), wanted)
+    if (path / "config.json").is_file():
+        return _built(model_config.read_config(path / "config.json"), str(path / "config.json"))
+    raw = spec_files.read_shipped("models")
+    name = spec_files.resolve(wanted, "model", raw)
+    return _built({"name": name, **raw[name]}, f"model '{name}'")
+
+
+def list_models() -> list[ModelSpec]:
+    """Return every model that ships with capplan, by name."""
+    raw = spec_files.read_shipped("models")
+    return [_built({"name": name, **fields}, f"model '{name}'") for name, fields in raw.items()]
+
+
+def _load_own(path: Path) -> ModelSpec:
+    own, base = spec_files.read_own(path, _ACCEPTED)
+    fields: dict[str, Any] = {"name": path.stem, "title": path.stem}
+    if base is not None:
+        raw = spec_files.read_shipped("models")
+        fields |= raw[spec_files.resolve_base(base, "model", raw, str(path))] | {"aliases": []}
+    return _built({**fields, **own}, str(path))
+
+
+def _built(fields: Mapping[str, Any], where: str) -> ModelSpec:
+    spec = spec_files.checked(fields, ModelSpec, where, _ACCEPTED)
+    check_model(spec, where)
+    return spec

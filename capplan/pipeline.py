@@ -1,0 +1,207 @@
+"""The whole flow, trace file to answer; composes the stages and computes nothing itself."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from capplan.costs import Overrides, estimate_costs
+from capplan.curve import CoverageCurve, build_curve
+from capplan.deployment import GpuRoom, deploy
+from capplan.gpu_spec import GpuSpec
+from capplan.hardware import load_gpu
+from capplan.model_spec import ModelSpec
+from capplan.models import load_model
+from capplan.order import Order, choose_order, count_open_tasks
+from capplan.prediction import CapacityRow, Prediction, Workload, choose_capacities
+from capplan.readers import read_trace
+from capplan.runs import Distance, Runs, Touch, find_runs
+from capplan.tiers import GPU_BLOCK_TOKENS, count_restorable, overlay_tiers, serve_from_gpu
+from capplan.trace import Trace
+from capplan.tree import PrefixTree, build_tree
+from capplan.verdict import Verdict, judge
+
+DEFAULT_MODEL = "qwen3-coder-30b-a3b"
+DEFAULT_CHUNK_TOKENS = 1024
+SMALL_CHUNK_TOKENS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Everything `plan` may be told; see `capplan predict --help`.
+
+    `host_gib` is per rank; `pool_size` implies the pool order; `warmup` is a share of requests left
+    out of totals, not out of state.
+    """
+
+    order: str | None = None
+    pool_size: int | None = None
+    chunk_tokens: int = DEFAULT_CHUNK_TOKENS
+    touch: Touch = "leaf-first"
+    distance: Distance = "lookup"
+    warmup: float = 0.0
+    host_gib: tuple[float, ...] = ()
+    tp: int | None = None
+    kv_dtype: str = "bf16"
+    weight_dtype: str | None = None
+    room: GpuRoom = field(default_factory=GpuRoom)
+    host_copies: int | None = None
+    overrides: Overrides = field(default_factory=Overrides)
+    node_ram_gib: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One GPU's part of a plan."""
+
+    prediction: Prediction
+    verdict: Verdict
+    rows: tuple[CapacityRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What `predict` answers with: the stream it judged, and one Answer per GPU."""
+
+    trace: Trace
+    order: Order
+    options: Options
+    first_request: int
+    answers: tuple[Answer, ...]
+    assumptions: tuple[str, ...]
+
+
+def predict(
+    trace: Trace | str | Path,
+    gpus: str | Sequence[str | GpuSpec] = "h20",
+    model: str | ModelSpec = DEFAULT_MODEL,
+    options: Options | None = None,
+) -> Plan:
+    """Predict prefill, restores and writes at every host capacity, and judge whether the tier pays.
+
+    Parameters
+    ----------
+    trace : Trace, or a path `read_trace` accepts
+    gpus : name, or several names or GpuSpecs
+    model : name, path of a model config, or ModelSpec
+    options : Options, optional
+
+    Returns
+    -------
+    Plan
+        One Answer per GPU, all with the same capacities.
+
+    Raises
+    ------
+    CapplanError
+        A trace, GPU or model that cannot be used.
+    """
+    options = Options() if options is None else options
+    trace = trace if isinstance(trace, Trace) else read_trace(trace)
+    names = gpus.split(",") if isinstance(gpus, str) else gpus
+    specs = [load_gpu(gpu.strip()) if isinstance(gpu, str) else gpu for gpu in names]
+    spec = load_model(model) if isinstance(model, str) else model
+    stream = _Stream.open(trace, options)
+    predictions = [_predict_one(stream, gpu, spec, options) for gpu in specs]
+    capacities = options.host_gib or choose_capacities(predictions)
+    answers = tuple(
+        Answer(p, judge(p, options.node_ram_gib), tuple(p.row_at(gib) for gib in capacities)) for p in predictions
+    )
+    return Plan(trace, stream.order, options, stream.first_request, answers, stream.describe())
+
+
+def measure_coverage(
+    trace: Trace,
+    chunk_tokens: int = DEFAULT_CHUNK_TOKENS,
+    order: Order | None = None,
+    touch: Touch = "leaf-first",
+    distance: Distance = "lookup",
+) -> CoverageCurve:
+    """Tokens covered by one LRU tier at every capacity, without any GPU or model.
+
+    Parameters
+    ----------
+    trace : Trace
+    chunk_tokens : int
+        Multiple of the trace's resolution.
+    order : Order, optional
+        Default: `choose_order(trace)`.
+    """
+    order = choose_order(trace) if order is None else order
+    return build_curve(find_runs(trace, build_tree(trace), order, chunk_tokens), touch, distance)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stream:
+    """What all GPUs share."""
+
+    trace: Trace
+    tree: PrefixTree
+    order: Order
+    runs: Runs
+    small_runs: Runs | None
+    first_request: int
+    options: Options
+
+    @classmethod
+    def open(cls, trace: Trace, options: Options) -> "_Stream":
+        order = choose_order(trace, options.order, options.pool_size)
+        tree = build_tree(trace)
+        runs = find_runs(trace, tree, order, options.chunk_tokens)
+        small = None
+        if SMALL_CHUNK_TOKENS % trace.resolution_tokens == 0 and options.chunk_tokens > SMALL_CHUNK_TOKENS:
+            small = find_runs(trace, tree, order, SMALL_CHUNK_TOKENS)
+        return cls(trace, tree, order, runs, small, int(options.warmup * len(trace)), options)
+
+    def describe(self) -> tuple[str, ...]:
+        """Assumptions of the stream, in words."""
+        options = self.options
+        notes = list(self.order.assumptions)
+        notes.append(f"host tier: LRU of {options.chunk_tokens}-token chunks, {options.touch} touch, prompts only")
+        if not self.trace.outputs_known:
+            notes.append("output ids are unknown: no reuse of generated tokens until a prompt repeats them")
+        if options.distance == "sequential":
+            notes.append("sequential distance: the published convention, which under-predicts coverage")
+        if self.first_request:
+            notes.append(f"warm-up: the first {self.first_request:,} requests fill the tiers and are not counted")
+        return tuple(notes)
+
+
+def _predict_one(stream: _Stream, gpu: GpuSpec, model: ModelSpec, options: Options) -> Prediction:
+    trace, order = stream.trace, stream.order
+    requests = trace.requests
+    deployment = deploy(
+        gpu,
+        model,
+        longest_tokens=int((requests.input_tokens + requests.output_tokens).max()),
+        block_tokens=max(GPU_BLOCK_TOKENS, trace.resolution_tokens),
+        tp=options.tp,
+        kv_dtype=options.kv_dtype,
+        weight_dtype=options.weight_dtype,
+        room=options.room,
+        copies=options.host_copies,
+    )
+    n_input = requests.input_tokens[order.rows]
+    first = stream.first_request
+    served = serve_from_gpu(trace, stream.tree, order, deployment.gpu_slots)
+    tiers = overlay_tiers(
+        stream.runs, n_input, served, touch=options.touch, distance=options.distance, first_request=first
+    )
+    restorable, position = count_restorable(stream.runs, n_input, served.tokens, first)
+    gain = None
+    if stream.small_runs is not None:
+        gain = count_restorable(stream.small_runs, n_input, served.tokens, first)[0] - restorable
+    counted = n_input[first:]
+    workload = Workload(
+        mean_prompt_tokens=float(counted.mean()),
+        longest_prompt_tokens=int(counted.max()),
+        concurrent_tasks=count_open_tasks(trace, order),
+        span_s=order.span_from(first),
+        first_use_share=1 - int(tiers.coverage.covered_tokens(tiers.n_distinct)) / max(1, tiers.prompt_tokens),
+        small_chunk_tokens=SMALL_CHUNK_TOKENS if gain is not None else None,
+        small_chunk_gain_tokens=gain,
+    )
+    if not np.isfinite(position):
+        position = workload.mean_prompt_tokens / 2
+    return Prediction(deployment, estimate_costs(deployment, position, options.overrides), tiers, workload)

@@ -1,0 +1,123 @@
+"""The capacity curve as a figure for a design document."""
+
+import contextlib
+import os
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from capplan.errors import CapplanError
+from capplan.pipeline import Answer, Plan
+from capplan.units import bytes_to_gib, format_number
+
+COMPUTED, RESTORED, MARK = "#b3362b", "#2b6cb3", "#1d7a46"
+SUFFIXES = (".png", ".svg", ".pdf")
+MARGIN = 1.35
+
+
+def draw_plan(plan: Plan) -> Figure:
+    """One panel per GPU, on a common token axis."""
+    n = len(plan.answers)
+    figure = Figure(figsize=(7.2, 4.3) if n == 1 else (5.4 * n, 4.3), layout="constrained")
+    panels = figure.subplots(1, n, sharey=True, squeeze=False)[0]
+    for axes, answer in zip(panels, plan.answers, strict=True):
+        draw_curve(axes, answer)
+    panels[0].set_ylabel("prompt tokens (M)")
+    figure.suptitle(f"{plan.trace.source}: {_describe_order(plan)}", fontsize=10)
+    return figure
+
+
+def draw_curve(axes: Axes, answer: Answer) -> None:
+    """Computed prefill and restored tokens against host GiB per rank, with the capacities that matter.
+
+    Parameters
+    ----------
+    axes : matplotlib Axes
+    answer : Answer
+    """
+    prediction, verdict = answer.prediction, answer.verdict
+    tiers, deployment = prediction.tiers, prediction.deployment
+    limit = _choose_limit(answer)
+    last = min(tiers.n_distinct, prediction.slots_at(limit))
+    slots = np.unique(np.linspace(0, last, 4000).astype(np.int64))
+    gib = np.append(slots * prediction.chunk_bytes / 2**30, limit)
+    computed = np.append(tiers.computed_tokens[slots], tiers.computed_tokens[last]) / 1e6
+    restored = np.append(tiers.restored_tokens[slots], tiers.restored_tokens[last]) / 1e6
+    axes.step(gib, computed, where="post", color=COMPUTED, lw=2, label="computed prefill")
+    axes.step(gib, restored, where="post", color=RESTORED, lw=2, label="restored from host")
+    begin, end = (prediction.gib_at(verdict.transitions[share]) for share in (0.10, 0.90))
+    if end > begin:
+        axes.axvspan(begin, end, color="#f2c94c", alpha=0.25, lw=0, label="10-90 % of the saving")
+    _mark(axes, answer, limit)
+    axes.set_xlim(0, limit)
+    axes.set_ylim(0, 1.08 * max(computed.max(), restored.max(), 1e-6))
+    axes.set_xlabel("host KV capacity (GiB per rank)")
+    axes.grid(alpha=0.25)
+    served = f"GPU memory serves {tiers.gpu_tokens / 1e6:,.1f} M of {tiers.prompt_tokens / 1e6:,.1f} M prompt tokens"
+    name = f"{deployment.gpu.title}, {deployment.model.title}, TP{deployment.tp}: {verdict.answer}"
+    axes.set_title(f"{name}\n{served}", fontsize=9)
+    if deployment.host_copies > 1:
+        copies = deployment.host_copies
+        node = axes.secondary_xaxis("top", functions=(lambda x: x * copies, lambda x: x / copies))
+        node.set_xlabel(f"GiB per node ({copies} ranks)", fontsize=8)
+        node.tick_params(labelsize=8)
+    axes.legend(fontsize=8, loc="best", framealpha=0.9)
+
+
+def _choose_limit(answer: Answer) -> float:
+    prediction = answer.prediction
+    points = [prediction.gib_at(slots) for slots in answer.verdict.transitions.values()]
+    points.append(prediction.gib_at(answer.verdict.recommended_slots))
+    reuse = prediction.reuse_bytes
+    points.append(0.0 if reuse is None else bytes_to_gib(reuse))
+    return MARGIN * max(*points, prediction.gib_at(1))
+
+
+def _mark(axes: Axes, answer: Answer, limit: float) -> None:
+    prediction, verdict = answer.prediction, answer.verdict
+    tiers = prediction.tiers
+    reuse = prediction.reuse_bytes
+    if reuse is not None and 0 < bytes_to_gib(reuse) < limit:
+        x = bytes_to_gib(reuse)
+        axes.axvline(x, color="black", lw=1, ls="--", label=f"$C_{{reuse}}$ {format_number(x)} GiB")
+    for slots, marker, name in (
+        (verdict.knee_slots, "D", "knee"),
+        (verdict.recommended_slots, "o", "recommended"),
+    ):
+        if slots > 0:
+            x = prediction.gib_at(slots)
+            y = tiers.computed_tokens[min(slots, tiers.n_distinct)] / 1e6
+            axes.plot([x], [y], marker, color=MARK, ms=7, zorder=5, label=f"{name} {format_number(x)} GiB")
+
+
+def _describe_order(plan: Plan) -> str:
+    if plan.order.kind == "pool":
+        return f"pool of {plan.order.pool_size} tasks"
+    return f"{plan.order.kind} order"
+
+
+def save_figure(figure: Figure, path: str | Path) -> None:
+    """Save as PNG, SVG or PDF by the path's ending, complete or not at all, same bytes every time.
+
+    Raises
+    ------
+    CapplanError
+        Another ending, or the file cannot be written.
+    """
+    target = Path(path)
+    if target.suffix.lower() not in SUFFIXES:
+        raise CapplanError(f"{target}: unknown kind of picture; accepted: {', '.join(SUFFIXES)}")
+    partial = target.with_name(f".{target.stem}.{os.getpid()}.part{target.suffix}")
+    dates = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}[target.suffix.lower()]
+    try:
+        with mpl.rc_context({"svg.hashsalt": "capplan"}):
+            figure.savefig(partial, dpi=150, metadata=dates)
+        partial.replace(target)
+    except OSError as error:
+        raise CapplanError(f"{target}: {error.strerror or error}; a writable path is needed") from error
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)

@@ -1,0 +1,164 @@
+"""JSON, format 1: everything a later reader needs without computing anything again.
+
+Keys carry their units; shares are fractions of 1; unknown and infinite numbers are null. The file
+holds no time stamp: the same input gives the same bytes.
+"""
+
+import json
+import math
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from capplan.pipeline import Answer, Plan
+from capplan.prediction import Prediction
+
+FORMAT_VERSION = 1
+CURVE_STEPS = 2000
+
+
+def render(plan: Plan) -> str:
+    """The plan as one JSON object."""
+    record = {
+        "format": FORMAT_VERSION,
+        "trace": describe_trace(plan),
+        "order": describe_order(plan),
+        "predictions": [describe_answer(plan, answer) for answer in plan.answers],
+    }
+    return json.dumps(_clean(record), indent=1, allow_nan=False) + "\n"
+
+
+def describe_trace(plan: Plan) -> dict[str, Any]:
+    """What was planned from."""
+    requests = plan.trace.requests
+    return {
+        "source": plan.trace.source,
+        "fingerprint": plan.trace.fingerprint,
+        "requests": len(plan.trace),
+        "sessions": len(requests.session.names) or None,
+        "tasks": len(requests.task.names) or None,
+        "input_tokens": int(requests.input_tokens.sum()),
+        "output_tokens": int(requests.output_tokens.sum()),
+        "resolution_tokens": plan.trace.resolution_tokens,
+        "outputs_known": plan.trace.outputs_known,
+        "notes": plan.trace.notes,
+    }
+
+
+def describe_order(plan: Plan) -> dict[str, Any]:
+    """The stream: how requests were ordered and which of them count."""
+    return {
+        "kind": plan.order.kind,
+        "pool_size": plan.order.pool_size,
+        "warmup_requests": plan.first_request,
+        "counted_requests": len(plan.trace) - plan.first_request,
+    }
+
+
+def describe_answer(plan: Plan, answer: Answer) -> dict[str, Any]:
+    """One GPU: inputs, scale, grid, curve, verdict."""
+    prediction, verdict = answer.prediction, answer.verdict
+    return {
+        "inputs": describe_inputs(plan, prediction),
+        "scale": describe_scale(prediction),
+        "rows": [asdict(row) for row in answer.rows],
+        "curve": sample_curve(prediction),
+        "transitions": [
+            {"saving_share": share, **_at(prediction, slots)} for share, slots in verdict.transitions.items()
+        ],
+        "knee": _at(prediction, verdict.knee_slots),
+        "recommendation": _at(prediction, verdict.recommended_slots),
+        "verdict": {
+            "answer": verdict.answer,
+            "reason": verdict.reason,
+            "break_even_bytes_per_s": verdict.break_even_bytes_per_s,
+        },
+        "warnings": verdict.warnings,
+        "assumptions": [*plan.assumptions, *prediction.deployment.notes, *prediction.costs.notes],
+    }
+
+
+def describe_inputs(plan: Plan, prediction: Prediction) -> dict[str, Any]:
+    """Everything the numbers depend on besides the trace and the order."""
+    deployment, costs, tiers = prediction.deployment, prediction.costs, prediction.tiers
+    low, typical, high = costs.h2d_bytes_per_s
+    return {
+        "gpu": deployment.gpu.name,
+        "gpu_title": deployment.gpu.title,
+        "model": deployment.model.name,
+        "tp": deployment.tp,
+        "kv_dtype": deployment.kv_dtype,
+        "weight_dtype": deployment.weight_dtype,
+        "weight_bytes_per_rank": deployment.weight_bytes,
+        "kv_bytes_per_token_per_rank": deployment.kv_bytes_per_token,
+        "chunk_tokens": tiers.chunk_tokens,
+        "chunk_bytes_per_rank": prediction.chunk_bytes,
+        "touch": plan.options.touch,
+        "distance": plan.options.distance,
+        "gpu_slots": deployment.gpu_slots,
+        "gpu_block_tokens": deployment.gpu_block_tokens,
+        "gpu_kv_tokens": deployment.gpu_kv_tokens,
+        "host_copies_per_node": deployment.host_copies,
+        "prefill_s_per_token": costs.prefill_s_per_token,
+        "prefill_position_tokens": costs.position,
+        "h2d_bytes_per_s": {"low": low, "typical": typical, "high": high},
+        "load_s_per_request": costs.load_s,
+        "load_s_per_token": costs.load_s_per_token,
+    }
+
+
+def describe_scale(prediction: Prediction) -> dict[str, Any]:
+    """Scale estimates of docs/model.md section 5, and how much reuse there is at all."""
+    workload, tiers = prediction.workload, prediction.tiers
+    reuse = prediction.reuse_bytes
+    return {
+        "concurrent_tasks": workload.concurrent_tasks,
+        "mean_prompt_tokens": workload.mean_prompt_tokens,
+        "longest_prompt_tokens": workload.longest_prompt_tokens,
+        "span_s": workload.span_s,
+        "prompt_tokens": tiers.prompt_tokens,
+        "distinct_chunks": tiers.n_distinct,
+        "reuse_bytes_per_rank": reuse,
+        "gamma_gpu": prediction.gamma_gpu,
+        "first_use_share": workload.first_use_share,
+        "small_chunk_tokens": workload.small_chunk_tokens,
+        "small_chunk_gain_tokens": workload.small_chunk_gain_tokens,
+    }
+
+
+def sample_curve(prediction: Prediction) -> dict[str, Any]:
+    """Exact points of the curve: the first capacity of every 0.05 % step of the unlimited saving."""
+    tiers = prediction.tiers
+    levels = np.ceil(np.arange(1, CURVE_STEPS + 1) / CURVE_STEPS * int(tiers.restored_tokens[-1]) - 1e-9)
+    slots = np.unique(np.searchsorted(tiers.restored_tokens, levels))
+    return {
+        "slots": slots.tolist(),
+        "saved_tokens": tiers.restored_tokens[slots].tolist(),
+        "moved_tokens": tiers.moved_tokens[slots].tolist(),
+        "loading_requests": tiers.loads[slots].tolist(),
+        "written_tokens": (tiers.coverage.written(slots) * tiers.chunk_tokens).tolist(),
+    }
+
+
+def _at(prediction: Prediction, slots: int) -> dict[str, Any]:
+    gib = prediction.gib_at(slots)
+    return {
+        "slots": slots,
+        "gib_per_rank": gib,
+        "gib_per_node": gib * prediction.deployment.host_copies,
+        "computed_tokens": int(prediction.tiers.computed_tokens[slots]),
+    }
+
+
+def _clean(value: Any) -> Any:
+    """Plain JSON types: no NaN, no infinity, no numpy."""
+    if isinstance(value, dict):
+        return {key: _clean(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_clean(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
