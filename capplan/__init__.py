@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from capplan.errors import CapplanError, SpecError, TraceError
     from capplan.order import choose_order
-    from capplan.pipeline import Options, measure_coverage, predict
+    from capplan.pipeline import measure_coverage, predict
+    from capplan.plan import Options
     from capplan.readers import read_trace
     from capplan.readers.canonical import write_trace
 
@@ -27,7 +28,7 @@ _HOMES = {
     "CapplanError": "capplan.errors",
     "SpecError": "capplan.errors",
     "TraceError": "capplan.errors",
-    "Options": "capplan.pipeline",
+    "Options": "capplan.plan",
     "choose_order": "capplan.order",
     "measure_coverage": "capplan.pipeline",
     "predict": "capplan.pipeline",

@@ -8,9 +8,35 @@ from capplan.errors import SpecError
 
 # Decoders whose weights follow from the dimensions: gated MLP or experts, no state but KV.
 GATED_TYPES = frozenset(
-    "baichuan chatglm deepseek_v2 deepseek_v3 gemma glm4_moe glm4_moe_lite granite internlm2 kimi_k2 llama mimo "
-    "minimax_m2 mistral mixtral phi3 qwen2 qwen2_moe qwen2_vl qwen2_5_vl qwen2_5_vl_text qwen2_vl_text qwen3 "
-    "qwen3_moe qwen3_vl_moe_text qwen3_vl_text seed_oss".split()
+    [
+        "baichuan",
+        "chatglm",
+        "deepseek_v2",
+        "deepseek_v3",
+        "gemma",
+        "glm4_moe",
+        "glm4_moe_lite",
+        "granite",
+        "internlm2",
+        "kimi_k2",
+        "llama",
+        "mimo",
+        "minimax_m2",
+        "mistral",
+        "mixtral",
+        "phi3",
+        "qwen2",
+        "qwen2_moe",
+        "qwen2_vl",
+        "qwen2_5_vl",
+        "qwen2_5_vl_text",
+        "qwen2_vl_text",
+        "qwen3",
+        "qwen3_moe",
+        "qwen3_vl_moe_text",
+        "qwen3_vl_text",
+        "seed_oss",
+    ]
 )
 UNGATED_TYPES = frozenset(("falcon", "RefinedWeb", "RefinedWebModel"))
 KNOWN_TYPES = GATED_TYPES | UNGATED_TYPES

@@ -71,18 +71,14 @@ def build_curve(
     counted = slice(int(runs.offsets[first_request]), None)
     base, slope = runs.positions(touch, distance)
     covered = spread.count_at_positions(runs.length[counted], base[counted], slope, runs.n_distinct)
-    touched = spread.count_at_positions(
-        runs.length[counted], runs.touch_positions(touch)[counted], 0, runs.n_distinct
-    )
+    touched = spread.count_at_positions(runs.length[counted], runs.touch_positions(touch)[counted], 0, runs.n_distinct)
     kept = sum_up_to(touched)
     written = int(runs.n_chunks[first_request:].sum()) - kept
     written[0] = 0
     return CoverageCurve(runs.chunk_tokens, sum_up_to(covered), written)
 
 
-def cover_requests(
-    runs: Runs, n_slots: int, touch: Touch = "leaf-first", distance: Distance = "lookup"
-) -> Int64s:
+def cover_requests(runs: Runs, n_slots: int, touch: Touch = "leaf-first", distance: Distance = "lookup") -> Int64s:
     """Tokens each request finds in a tier of `n_slots` slots at its lookup, (n,) in stream order."""
     base, slope = runs.positions(touch, distance)
     return spread.cover_requests(runs.offsets, runs.length, base, slope, n_slots) * runs.chunk_tokens

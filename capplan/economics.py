@@ -80,7 +80,7 @@ def break_even_length(tau_s: float, t_pf: float, beta: float, h2d_bytes_per_s: f
     return tau_s / spare if spare > 0 else math.inf
 
 
-def reuse_working_set_bytes(pool_size: int, mean_prompt_tokens: float, beta: float) -> float:
+def reuse_working_set_bytes(pool_size: float, mean_prompt_tokens: float, beta: float) -> float:
     """Return C_reuse in bytes per rank: (A - 1) mean(n) beta (docs/model.md section 5).
 
     What the other tasks of a pool of `pool_size` touch between two calls of one: a scale, not the knee.
@@ -93,7 +93,7 @@ def gamma_host(reuse_bytes: float, host_bytes: float) -> float:
     return reuse_bytes / host_bytes if host_bytes > 0 else math.inf
 
 
-def gamma_gpu(pool_size: int, mean_prompt_tokens: float, gpu_tokens: float) -> float:
+def gamma_gpu(pool_size: float, mean_prompt_tokens: float, gpu_tokens: float) -> float:
     """Return gamma_G = A mean(n) / K_G tokens: only above 1 can a host tier help (docs/model.md section 5)."""
     return pool_size * mean_prompt_tokens / gpu_tokens if gpu_tokens > 0 else math.inf
 

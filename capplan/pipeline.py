@@ -1,75 +1,30 @@
 """The whole flow, trace file to answer; composes the stages and computes nothing itself."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from capplan.costs import Overrides, estimate_costs
+from capplan.costs import estimate_costs
 from capplan.curve import CoverageCurve, build_curve
-from capplan.deployment import GpuRoom, deploy
+from capplan.deployment import deploy
 from capplan.gpu_spec import GpuSpec
 from capplan.hardware import load_gpu
 from capplan.model_spec import ModelSpec
 from capplan.models import load_model
 from capplan.order import Order, choose_order, count_open_tasks
-from capplan.prediction import CapacityRow, Prediction, Workload, choose_capacities
+from capplan.plan import DEFAULT_CHUNK_TOKENS, Answer, Options, Plan
+from capplan.prediction import Prediction, Workload, choose_capacities
 from capplan.readers import read_trace
 from capplan.runs import Distance, Runs, Touch, find_runs
 from capplan.tiers import GPU_BLOCK_TOKENS, count_restorable, overlay_tiers, serve_from_gpu
 from capplan.trace import Trace
 from capplan.tree import PrefixTree, build_tree
-from capplan.verdict import Verdict, judge
+from capplan.verdict import judge
 
 DEFAULT_MODEL = "qwen3-coder-30b-a3b"
-DEFAULT_CHUNK_TOKENS = 1024
 SMALL_CHUNK_TOKENS = 256
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """Everything `plan` may be told; see `capplan predict --help`.
-
-    `host_gib` is per rank; `pool_size` implies the pool order; `warmup` is a share of requests left
-    out of totals, not out of state.
-    """
-
-    order: str | None = None
-    pool_size: int | None = None
-    chunk_tokens: int = DEFAULT_CHUNK_TOKENS
-    touch: Touch = "leaf-first"
-    distance: Distance = "lookup"
-    warmup: float = 0.0
-    host_gib: tuple[float, ...] = ()
-    tp: int | None = None
-    kv_dtype: str = "bf16"
-    weight_dtype: str | None = None
-    room: GpuRoom = field(default_factory=GpuRoom)
-    host_copies: int | None = None
-    overrides: Overrides = field(default_factory=Overrides)
-    node_ram_gib: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """One GPU's part of a plan."""
-
-    prediction: Prediction
-    verdict: Verdict
-    rows: tuple[CapacityRow, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What `predict` answers with: the stream it judged, and one Answer per GPU."""
-
-    trace: Trace
-    order: Order
-    options: Options
-    first_request: int
-    answers: tuple[Answer, ...]
-    assumptions: tuple[str, ...]
 
 
 def predict(

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from capplan.errors import CapplanError
-from capplan.pipeline import Answer, Plan
+from capplan.plan import Answer, Plan
 from capplan.units import bytes_to_gib, format_number
 
 COMPUTED, RESTORED, MARK = "#b3362b", "#2b6cb3", "#1d7a46"
@@ -61,7 +61,7 @@ def draw_curve(axes: Axes, answer: Answer) -> None:
     axes.set_title(f"{name}\n{served}", fontsize=9)
     if deployment.host_copies > 1:
         copies = deployment.host_copies
-        node = axes.secondary_xaxis("top", functions=(lambda x: x * copies, lambda x: x / copies))
+        node = axes.secondary_xaxis("top", functions=(lambda x: np.multiply(x, copies), lambda x: np.divide(x, copies)))
         node.set_xlabel(f"GiB per node ({copies} ranks)", fontsize=8)
         node.tick_params(labelsize=8)
     axes.legend(fontsize=8, loc="best", framealpha=0.9)

@@ -159,7 +159,7 @@ class Agent:
                     n_kept = self.edit(path, n_head, n_tokens)
                     n_tokens = sum(segments[piece] for piece in path)
             path.append(self.story.add_segment(outputs[k]))
-            service = int(round(MS * (w.first_token_s + w.decode_s * outputs[k])))
+            service = round(MS * (w.first_token_s + w.decode_s * outputs[k]))
             calls.append(Call(session, n_kept, tuple(path[n_kept:]), n_tokens, outputs[k], start, gap, service))
             n_tokens += outputs[k]
             end = free = start + service

@@ -146,9 +146,7 @@ def overlay_tiers(
     )
 
 
-def count_restorable(
-    runs: Runs, n_input: Int64s, gpu_tokens: Int64s, first_request: int = 0
-) -> tuple[int, float]:
+def count_restorable(runs: Runs, n_input: Int64s, gpu_tokens: Int64s, first_request: int = 0) -> tuple[int, float]:
     """Tokens an unlimited host tier restores, and their mean position (NaN where there are none)."""
     chunks = np.zeros(n_input.size, np.int64)
     request = np.repeat(np.arange(n_input.size), np.diff(runs.offsets))

@@ -22,8 +22,8 @@ def round_up(value: float, digits: int = 3) -> float:
     if value <= 0:
         return 0.0
     exponent = digits - 1 - math.floor(math.log10(value))
-    rounded = math.ceil(round(value * 10**exponent, 6)) / 10**exponent
-    return rounded if exponent < 0 else round(rounded, exponent)
+    step = 10.0**-exponent
+    return round(math.ceil(round(value / step, 6)) * step, max(exponent, 0))
 
 
 def format_number(value: float, digits: int = 3) -> str:

@@ -1,6 +1,7 @@
 """Synthetic traces: links equal those of real tokens, laws hold, same seed same bytes."""
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -127,7 +128,7 @@ def test_root_waits_for_its_sub_agents():
         inner = np.array([session.startswith(f"{task}/") for session in sessions])
         assert inner.any()
         roots = np.flatnonzero(sessions == task)
-        for before, after in zip(roots[:-1], roots[1:], strict=True):
+        for before, after in pairwise(roots.tolist()):
             started = inner & (r.start_s >= end[before]) & (r.start_s < r.start_s[after])
             assert len(set(sessions[started])) == 2
             assert end[started].max() <= r.start_s[after]
@@ -143,18 +144,17 @@ def test_contexts_only_grow_without_edits():
 
 
 @pytest.mark.parametrize(
-    ("change", "keeps"), [({"compact_share": 0.0}, "length"), ({"compact_share": 1.0, "kept_share": 0.0}, "newest")]
+    ("change", "keeps"), [({"compact_share": 0.0}, "history"), ({"compact_share": 1.0, "kept_share": 0.0}, "newest")]
 )
 def test_edits_do_what_they_say(change, keeps):
     workload = replace(SMALL, n_tasks=1, edit_probability=1.0, summary_tokens=5, **change)
     story = draw_story(workload, 3)
-    paths = spell(story)
-    calls = story.tasks[0]
-    for before, after, old, new in zip(paths, paths[1:], calls, calls[1:], strict=False):
-        observation = new.input_tokens - old.input_tokens - old.output_tokens
-        if keeps == "length":
-            assert observation <= 3 * workload.observation_tokens * 10
-            assert common_prefix(before.tolist(), after.tolist()) < before.size
+    paths = [path.tolist() for path in spell(story)]
+    for (before, after), new in zip(pairwise(paths), story.tasks[0][1:], strict=True):
+        observation = story.segments[new.added[-2]]
+        assert common_prefix(before, after) < len(before)
+        if keeps == "history":
+            assert len(after) <= len(before) + observation + new.output_tokens
         else:
             assert new.n_kept == 2
             assert len(new.added) == 3  # summary, newest observation, output
@@ -165,7 +165,7 @@ def test_full_window_is_compacted():
     story = draw_story(replace(SMALL, n_tasks=1, n_calls=40, window_tokens=400), 0)
     prompts = [call.input_tokens for call in story.tasks[0]]
     assert 200 < max(prompts) <= 400
-    assert any(later < earlier for earlier, later in zip(prompts, prompts[1:], strict=False))
+    assert any(later < earlier for earlier, later in pairwise(prompts))
 
 
 def test_sub_agents_share_a_prompt_of_their_own_or_the_tasks():

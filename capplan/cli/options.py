@@ -9,7 +9,7 @@ POSITIVE = click.FloatRange(min=0, min_open=True)
 TOKENS = click.IntRange(min=1)
 
 
-class NumberList(click.ParamType):
+class NumberList(click.ParamType[tuple[float, ...]]):
     """Numbers from 0 up, separated by commas; sorted, each once."""
 
     name = "N[,N...]"
@@ -27,7 +27,7 @@ class NumberList(click.ParamType):
         return tuple(sorted(numbers))
 
 
-class NameList(click.ParamType):
+class NameList(click.ParamType[tuple[str, ...]]):
     """Names separated by commas."""
 
     name = "NAME[,NAME...]"

@@ -10,43 +10,93 @@ from capplan.cli import options as opt
 @click.command("predict")
 @opt.trace_options
 @click.option("--gpu", "gpus", type=opt.NameList(), required=True, help="GPU names or profile files (capplan gpus).")
-@click.option("--model", default="qwen3-coder-30b-a3b", show_default=True,
-              help="Model name (capplan models), Hugging Face config.json, or profile file.")
-@click.option("--tp", type=click.IntRange(min=1), help="Tensor-parallel size; it divides weights and KV heads "
-              "(copied where there are more ranks than heads). Default: the smallest of 1, 2, 4, 8 that divides the "
-              "heads and leaves room for the longest request.")
-@click.option("--pool", "pool_size", type=click.IntRange(min=1), help="Concurrent tasks; implies --order pool. "
-              "Default 16 in pool order.")
-@click.option("--order", type=click.Choice(["recorded", "pool"]), help="Default: recorded where every request has an "
-              "arrival time, else pool.")
-@click.option("--host-gib", type=opt.NumberList(), default=(), help="Host capacities in GiB per rank; a node holds "
-              "one copy per rank (--host-copies). Default: about 20 where this trace's curve moves.")
+@click.option(
+    "--model",
+    default="qwen3-coder-30b-a3b",
+    show_default=True,
+    help="Model name (capplan models), Hugging Face config.json, or profile file.",
+)
+@click.option(
+    "--tp",
+    type=click.IntRange(min=1),
+    help="Tensor-parallel size; it divides weights and KV heads "
+    "(copied where there are more ranks than heads). Default: the smallest of 1, 2, 4, 8 that divides the "
+    "heads and leaves room for the longest request.",
+)
+@click.option(
+    "--pool",
+    "pool_size",
+    type=click.IntRange(min=1),
+    help="Concurrent tasks; implies --order pool. Default 16 in pool order.",
+)
+@click.option(
+    "--order",
+    type=click.Choice(["recorded", "pool"]),
+    help="Default: recorded where every request has an arrival time, else pool.",
+)
+@click.option(
+    "--host-gib",
+    type=opt.NumberList(),
+    default=(),
+    help="Host capacities in GiB per rank; a node holds "
+    "one copy per rank (--host-copies). Default: about 20 where this trace's curve moves.",
+)
 @click.option("--chunk-tokens", type=opt.TOKENS, default=1024, show_default=True, help="Tokens per host chunk.")
-@click.option("--touch", type=click.Choice(["leaf-first", "head-first"]), default="leaf-first", show_default=True,
-              help="Which end of a prompt the host tier touches first.")
-@click.option("--distance", type=click.Choice(["lookup", "sequential"]), default="lookup", show_default=True,
-              help="Position that decides coverage; sequential is the published convention.")
-@click.option("--warmup", type=click.FloatRange(0, 1, max_open=True), default=0.0, metavar="F",
-              help="Leave the first F of requests out of totals, not out of state.")
+@click.option(
+    "--touch",
+    type=click.Choice(["leaf-first", "head-first"]),
+    default="leaf-first",
+    show_default=True,
+    help="Which end of a prompt the host tier touches first.",
+)
+@click.option(
+    "--distance",
+    type=click.Choice(["lookup", "sequential"]),
+    default="lookup",
+    show_default=True,
+    help="Position that decides coverage; sequential is the published convention.",
+)
+@click.option(
+    "--warmup",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=0.0,
+    metavar="F",
+    help="Leave the first F of requests out of totals, not out of state.",
+)
 @click.option("--kv-dtype", type=click.Choice(["bf16", "fp8"]), default="bf16", show_default=True)
-@click.option("--weight-dtype", type=click.Choice(["bf16", "fp8", "int8", "int4", "mxfp4", "nvfp4"]),
-              help="Default: as the checkpoint is published.")
-@click.option("--gpu-mem-util", type=click.FloatRange(0, 1, min_open=True), default=0.9, show_default=True,
-              help="Share of GPU memory the engine uses.")
+@click.option(
+    "--weight-dtype",
+    type=click.Choice(["bf16", "fp8", "int8", "int4", "mxfp4", "nvfp4"]),
+    help="Default: as the checkpoint is published.",
+)
+@click.option(
+    "--gpu-mem-util",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=0.9,
+    show_default=True,
+    help="Share of GPU memory the engine uses.",
+)
 @click.option("--gpu-kv-tokens", type=opt.TOKENS, help="KV room of one rank in tokens, instead of computing it.")
 @click.option("--gpu-kv-gib", type=opt.POSITIVE, help="KV room of one rank in GiB, instead of computing it.")
 @click.option("--no-gpu-tier", is_flag=True, help="Serve nothing from GPU memory.")
-@click.option("--host-copies", type=click.IntRange(min=1), help="Host copies of the cache in a node. Default: TP, or "
-              "1 for MLA models.")
-@click.option("--node-ram", "node_ram_gib", type=opt.POSITIVE, metavar="GIB", help="Warn where the recommendation "
-              "exceeds it.")
+@click.option(
+    "--host-copies",
+    type=click.IntRange(min=1),
+    help="Host copies of the cache in a node. Default: TP, or 1 for MLA models.",
+)
+@click.option(
+    "--node-ram", "node_ram_gib", type=opt.POSITIVE, metavar="GIB", help="Warn where the recommendation exceeds it."
+)
 @click.option("--prefill-tok-s", type=opt.POSITIVE, help="Prefill rate of the whole TP group, tokens/s.")
 @click.option("--h2d-gbps", type=opt.POSITIVE, help="Restore rate per GPU, GB/s (1e9 bytes).")
 @click.option("--load-latency-ms", type=click.FloatRange(min=0), help="Fixed cost of a request that loads.")
-@click.option("--format", "output_format", type=click.Choice(["table", "json", "csv"]), default="table",
-              show_default=True)
+@click.option(
+    "--format", "output_format", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True
+)
 @click.option("-o", "--output", "out", type=click.Path(dir_okay=False, allow_dash=True), help="Default: stdout.")
-@click.option("--plot", type=click.Path(dir_okay=False), metavar="FILE", help="Also draw the curve: .png, .svg or .pdf.")
+@click.option(
+    "--plot", type=click.Path(dir_okay=False), metavar="FILE", help="Also draw the curve: .png, .svg or .pdf."
+)
 def command(**given: Any) -> None:
     """Predict computed prefill, restored and written tokens, and whether a host KV tier pays.
 
@@ -74,7 +124,8 @@ def run(given: dict[str, Any]) -> None:
     from capplan.cli import console, reading
     from capplan.costs import Overrides
     from capplan.deployment import GpuRoom
-    from capplan.pipeline import Options, predict
+    from capplan.pipeline import predict
+    from capplan.plan import Options
     from capplan.report import render
 
     console.announce_compilation()

@@ -26,7 +26,7 @@ def on_first_compilation(notify: Callable[[], None]) -> None:
     """Call `notify` once when a kernel is compiled rather than loaded from the cache."""
     from numba.core import event
 
-    class Listener(event.Listener):  # type: ignore[misc]  # numba ships no types
+    class Listener(event.Listener):
         def on_start(self, event: object) -> None:
             nonlocal notify
             notify()
@@ -35,7 +35,7 @@ def on_first_compilation(notify: Callable[[], None]) -> None:
         def on_end(self, event: object) -> None:
             pass
 
-    event.register("numba:compile", Listener())
+    event.register("numba:compile", Listener())  # type: ignore[no-untyped-call]  # numba ships no types
 
 
 def _ignore() -> None:

@@ -22,7 +22,7 @@ MATCHED = -1
 
 
 @kernel
-def find_slot(table: UInt64s, shift: np.uint64, key: np.uint64) -> int:
+def find_slot(table: UInt64s, shift: np.uint64, key: np.uint64) -> np.int64:
     """Slot of `key`: the one that holds it, else the empty one where it belongs."""
     slot = np.int64((key * SPREAD) >> shift)
     mask = table.shape[0] - 1
@@ -32,7 +32,7 @@ def find_slot(table: UInt64s, shift: np.uint64, key: np.uint64) -> int:
 
 
 @kernel
-def find_place(table: UInt64s, shift: np.uint64, key: np.uint64) -> int:
+def find_place(table: UInt64s, shift: np.uint64, key: np.uint64) -> np.int64:
     """Place of `key` in the segments; -1 where it is unknown."""
     return np.int64(table[find_slot(table, shift, key), 1]) - 1
 
@@ -61,7 +61,7 @@ def count_known(table: UInt64s, shift: np.uint64, keys: UInt64s, begin: int, n_k
 
 
 @kernel
-def find_row(starts: Int64s, n_rows: int, place: int) -> int:
+def find_row(starts: Int64s, n_rows: int, place: np.int64) -> int:
     """Row whose segment holds `place`: the last one that starts at or before it."""
     low = 0
     high = n_rows - 1
@@ -80,7 +80,8 @@ def read_key(segments: UInt64s, starts: Int64s, parent: Int64s, shared: Int64s, 
     q = row
     while depth <= shared[q]:
         q = parent[q]
-    return segments[starts[q] + depth - 1 - shared[q]]
+    key: np.uint64 = segments[starts[q] + depth - 1 - shared[q]]
+    return key
 
 
 @kernel

@@ -60,7 +60,9 @@ def read(path: Path, options: Options, account: Account) -> Iterator[Prompts]:
             where = f"{path}, line {number}"
             _refuse_extensions(row, where)
             if abs(row.timestamp) > LARGEST_S * MS:
-                raise TraceError(f"{where}: timestamp is {row.timestamp}; up to {LARGEST_S * MS:g} ms are accepted")
+                raise TraceError(
+                    f"{where}: timestamp is out of range; up to {LARGEST_S * MS:g} ms either way are accepted"
+                )
             full = hashes.count_full_blocks(row.input_length, len(row.hash_ids), block, where)
             keys.append(hashes.to_keys(row.hash_ids[:full], where))
         ids, offsets = jsonl.flatten(keys)

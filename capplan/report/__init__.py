@@ -1,6 +1,6 @@
 """One plan, several renderings: a table to read, JSON and CSV to process."""
 
-from capplan.pipeline import Plan
+from capplan.plan import Plan
 from capplan.report import as_csv, as_json, as_table
 
 FORMATS = ("table", "json", "csv")

@@ -4,7 +4,7 @@ import csv
 import io
 from dataclasses import asdict
 
-from capplan.pipeline import Plan
+from capplan.plan import Plan
 
 
 def render(plan: Plan) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from capplan.pipeline import Answer, Plan
+from capplan.plan import Answer, Plan
 from capplan.prediction import Prediction
 
 FORMAT_VERSION = 1

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from capplan.pipeline import Answer, Plan
+from capplan.plan import Answer, Plan
 from capplan.prediction import CapacityRow, Prediction
 from capplan.report.layout import fold, make_table, print_tables
 from capplan.units import bytes_to_gib, format_number, format_seconds, format_share, format_tokens

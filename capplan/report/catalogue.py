@@ -14,8 +14,16 @@ TP_SIZES = (1, 2, 4, 8)
 
 def render_gpus(width: int = 80) -> str:
     """GPUs by name; those that lack numbers say which."""
-    headings = ("\nname", "memory\nGiB", "BF16\nTFLOP/s", "FP8\nTFLOP/s", "link\nGB/s", "restore\nGB/s", "prefill\nshare")
-    table = make_table("", headings, 1)
+    headings = (
+        "\nname",
+        "memory\nGiB",
+        "BF16\nTFLOP/s",
+        "FP8\nTFLOP/s",
+        "link\nGB/s",
+        "restore\nGB/s",
+        "prefill\nshare",
+    )
+    table = make_table("", (*headings, "prefill\nshare"), 1)
     notes = ["~ estimated; prefill share: of the dense peak, by default; rates are GB/s (1e9 bytes), one direction"]
     for gpu in list_gpus():
         if isinstance(gpu, IncompleteGpu):

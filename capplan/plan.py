@@ -1,0 +1,58 @@
+"""Plan: what a prediction is asked and what it answers with, for reports and plots to read."""
+
+from dataclasses import dataclass, field
+
+from capplan.costs import Overrides
+from capplan.deployment import GpuRoom
+from capplan.order import Order
+from capplan.prediction import CapacityRow, Prediction
+from capplan.runs import Distance, Touch
+from capplan.trace import Trace
+from capplan.verdict import Verdict
+
+DEFAULT_CHUNK_TOKENS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Everything `plan` may be told; see `capplan predict --help`.
+
+    `host_gib` is per rank; `pool_size` implies the pool order; `warmup` is a share of requests left
+    out of totals, not out of state.
+    """
+
+    order: str | None = None
+    pool_size: int | None = None
+    chunk_tokens: int = DEFAULT_CHUNK_TOKENS
+    touch: Touch = "leaf-first"
+    distance: Distance = "lookup"
+    warmup: float = 0.0
+    host_gib: tuple[float, ...] = ()
+    tp: int | None = None
+    kv_dtype: str = "bf16"
+    weight_dtype: str | None = None
+    room: GpuRoom = field(default_factory=GpuRoom)
+    host_copies: int | None = None
+    overrides: Overrides = field(default_factory=Overrides)
+    node_ram_gib: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One GPU's part of a plan."""
+
+    prediction: Prediction
+    verdict: Verdict
+    rows: tuple[CapacityRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What `predict` answers with: the stream it judged, and one Answer per GPU."""
+
+    trace: Trace
+    order: Order
+    options: Options
+    first_request: int
+    answers: tuple[Answer, ...]
+    assumptions: tuple[str, ...]
