@@ -127,8 +127,8 @@ def deploy(
                 notes=_describe(gpu, model, size, tp is None, kv_dtype, weights, room, slots, block_tokens),
             )
     raise SpecError(
-        f"{gpu.name} with {model.name} at TP{sizes[-1]}: the longest request needs {longest_tokens:,} tokens of GPU KV, "
-        f"there is room for {max(slots, 0) * block_tokens:,}; accepted: a larger --tp, another --gpu, --kv-dtype fp8, "
+        f"{gpu.name} with {model.name} at TP{sizes[-1]}: the longest request needs {longest_tokens:,} tokens of GPU "
+        f"KV, there is room for {max(slots, 0) * block_tokens:,}; accepted: a larger --tp, another --gpu, --kv-dtype fp8, "
         "or --no-gpu-tier"
     )
 

@@ -26,6 +26,7 @@ def summarise(plan: Plan, answer: Answer) -> list[str]:
     deployment = prediction.deployment
     head = f"{deployment.gpu.title}, {deployment.model.title}, TP{deployment.tp}: {verdict.answer.upper()}"
     lines = [head, f"  {verdict.reason}"]
+    without = int(prediction.tiers.computed_tokens[0])
     if verdict.recommended_slots:
         gib = prediction.gib_at(verdict.recommended_slots)
         best = prediction.row_at(gib)
@@ -35,8 +36,7 @@ def summarise(plan: Plan, answer: Answer) -> list[str]:
         )
         lines.append(
             f"  computes     {format_tokens(best.computed_tokens)} prompt tokens instead of "
-            f"{format_tokens(int(prediction.tiers.computed_tokens[0]))}: saves {format_seconds(best.prefill_saved_s)} of "
-            f"prefill, spends {format_seconds(best.restore_s)} on restores"
+            f"{format_tokens(without)}: saves {format_seconds(best.prefill_saved_s)} of prefill, spends {format_seconds(best.restore_s)} on restores"
         )
     moves = [
         f"{100 * share:.0f} % at {format_number(prediction.gib_at(slots))}"
@@ -143,8 +143,8 @@ def explain(plan: Plan, answer: Answer) -> list[str]:
         f"{'n/a' if gamma is None else format_number(gamma)}"
     )
     lines.append(
-        f"- KV {deployment.kv_bytes_per_token:,} B per token and rank, {prediction.chunk_bytes / 2**20:g} MiB per chunk; "
-        f"a node holds {deployment.host_copies} host {'copy' if deployment.host_copies == 1 else 'copies'}"
+        f"- KV {deployment.kv_bytes_per_token:,} B per token and rank, {prediction.chunk_bytes / 2**20:g} MiB per "
+        f"chunk; a node holds {deployment.host_copies} host {'copy' if deployment.host_copies == 1 else 'copies'}"
     )
     lines.append(f"- {format_share(workload.first_use_share)} of prompt tokens are first use or tails of chunks")
     if workload.small_chunk_tokens is not None and workload.small_chunk_gain_tokens is not None:

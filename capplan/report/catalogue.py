@@ -23,7 +23,7 @@ def render_gpus(width: int = 80) -> str:
         "restore\nGB/s",
         "prefill\nshare",
     )
-    table = make_table("", (*headings, "prefill\nshare"), 1)
+    table = make_table("", headings, 1)
     notes = ["~ estimated; prefill share: of the dense peak, by default; rates are GB/s (1e9 bytes), one direction"]
     for gpu in list_gpus():
         if isinstance(gpu, IncompleteGpu):
