@@ -128,8 +128,8 @@ def deploy(
             )
     raise SpecError(
         f"{gpu.name} with {model.name} at TP{sizes[-1]}: the longest request needs {longest_tokens:,} tokens of GPU "
-        f"KV, there is room for {max(slots, 0) * block_tokens:,}; accepted: a larger --tp, another --gpu, --kv-dtype fp8, "
-        "or --no-gpu-tier"
+        f"KV, there is room for {max(slots, 0) * block_tokens:,}; accepted: a larger --tp, another --gpu, "
+        "--kv-dtype fp8, or --no-gpu-tier"
     )
 
 

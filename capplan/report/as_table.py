@@ -36,7 +36,8 @@ def summarise(plan: Plan, answer: Answer) -> list[str]:
         )
         lines.append(
             f"  computes     {format_tokens(best.computed_tokens)} prompt tokens instead of "
-            f"{format_tokens(without)}: saves {format_seconds(best.prefill_saved_s)} of prefill, spends {format_seconds(best.restore_s)} on restores"
+            f"{format_tokens(without)}: saves {format_seconds(best.prefill_saved_s)} of prefill, "
+            f"spends {format_seconds(best.restore_s)} on restores"
         )
     moves = [
         f"{100 * share:.0f} % at {format_number(prediction.gib_at(slots))}"
