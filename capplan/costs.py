@@ -127,15 +127,13 @@ def find_measured(deployment: Deployment, position: float) -> MeasuredPrefill | 
 
     A point whose position is not reported matches any.
     """
-    best: MeasuredPrefill | None = None
-    for point in deployment.gpu.measured_for(deployment.model.name, deployment.tp):
-        if point.weight_dtype != deployment.gpu.compute_dtype(deployment.weight_dtype):
-            continue
-        if point.position is None:
-            best = best or point
-        elif abs(point.position / position - 1) <= POSITION_TOLERANCE if position > 0 else False:
-            return point
-    return best
+    dtype = deployment.gpu.compute_dtype(deployment.weight_dtype)
+    points = [p for p in deployment.gpu.measured_for(deployment.model.name, deployment.tp) if p.weight_dtype == dtype]
+    apart = {p.position: abs(p.position - position) for p in points if p.position is not None}
+    near = [p for p in points if p.position is not None and apart[p.position] <= POSITION_TOLERANCE * position]
+    if near:
+        return min(near, key=lambda point: apart[point.position])
+    return next((point for point in points if point.position is None), None)
 
 
 def _choose_rates(deployment: Deployment, overrides: Overrides) -> tuple[tuple[float, float, float], str]:

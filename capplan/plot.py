@@ -59,11 +59,10 @@ def draw_curve(axes: Axes, answer: Answer) -> None:
     served = f"GPU memory serves {tiers.gpu_tokens / 1e6:,.1f} M of {tiers.prompt_tokens / 1e6:,.1f} M prompt tokens"
     name = f"{deployment.gpu.title}, {deployment.model.title}, TP{deployment.tp}: {verdict.answer}"
     axes.set_title(f"{name}\n{served}", fontsize=9)
-    if deployment.host_copies > 1:
-        copies = deployment.host_copies
-        node = axes.secondary_xaxis("top", functions=(lambda x: np.multiply(x, copies), lambda x: np.divide(x, copies)))
-        node.set_xlabel(f"GiB per node ({copies} ranks)", fontsize=8)
-        node.tick_params(labelsize=8)
+    copies = deployment.host_copies
+    node = axes.secondary_xaxis("top", functions=(lambda x: np.multiply(x, copies), lambda x: np.divide(x, copies)))
+    node.set_xlabel(f"GiB per node ({copies} {'copy' if copies == 1 else 'copies'})", fontsize=8)
+    node.tick_params(labelsize=8)
     axes.legend(fontsize=8, loc="best", framealpha=0.9)
 
 

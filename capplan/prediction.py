@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,7 +124,7 @@ class Prediction:
     def find_slots(self, share: float) -> int:
         """Smallest number of slots that saves such a share of what an unlimited tier saves."""
         saving = self.saving_tokens
-        return int(np.searchsorted(saving, math.ceil(share * int(saving[-1]) - 1e-9)))
+        return int(np.searchsorted(saving, math.ceil(Fraction(str(share)) * int(saving[-1]))))
 
     @property
     def reuse_bytes(self) -> float | None:
@@ -207,6 +208,8 @@ def choose_capacities(predictions: Sequence[Prediction], n_points: int = 20) -> 
     for point in sorted(points - {0.0}):
         if not ordered or point > SPACING * ordered[-1]:
             ordered.append(point)
+    if ordered:
+        ordered[-1] = max(points)
     if len(ordered) > n_points:
         picked = np.unique(np.linspace(0, len(ordered) - 1, n_points).round().astype(int))
         ordered = [ordered[k] for k in picked]

@@ -1,6 +1,7 @@
 """The only unit conversions and the only number formatting."""
 
 import math
+from decimal import ROUND_CEILING, Decimal
 
 GIB = 1 << 30
 GB = 1e9
@@ -21,9 +22,8 @@ def round_up(value: float, digits: int = 3) -> float:
     """Smallest number with so many significant digits that is not below `value`."""
     if value <= 0:
         return 0.0
-    exponent = digits - 1 - math.floor(math.log10(value))
-    step = 10.0**-exponent
-    return round(math.ceil(round(value / step, 6)) * step, max(exponent, 0))
+    number = Decimal(repr(float(value)))
+    return float(number.quantize(Decimal(1).scaleb(number.adjusted() + 1 - digits), ROUND_CEILING))
 
 
 def format_number(value: float, digits: int = 3) -> str:

@@ -1,13 +1,14 @@
 """Verdict: does a host tier pay, and how large should it be; with the numbers that decide."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from capplan.prediction import TRANSITION_SHARES, Prediction
-from capplan.units import GB, bytes_to_gib, format_number, format_share, format_tokens
+from capplan.units import GB, format_number, format_share, format_tokens
 
 Answer = Literal["fits in GPU memory", "pays", "does not pay", "undecided"]
 
@@ -47,14 +48,16 @@ class Verdict:
     warnings: tuple[str, ...]
 
 
-def judge(prediction: Prediction, node_ram_gib: float | None = None) -> Verdict:
+def judge(prediction: Prediction, node_ram_gib: float | None = None, asked_gib: Sequence[float] = ()) -> Verdict:
     """Judge a prediction (docs/model.md section 5).
 
     Parameters
     ----------
     prediction : Prediction
     node_ram_gib : float, optional
-        Host memory of the node, for the warning that the recommendation exceeds it.
+        Host memory of the node, for the warning that a tier exceeds it.
+    asked_gib : floats
+        Capacities per rank the user asked for: warned of like the recommended one.
     """
     tiers, costs = prediction.tiers, prediction.costs
     best = [float(prediction.net_seconds(rate).max()) for rate in costs.h2d_bytes_per_s]
@@ -71,7 +74,7 @@ def judge(prediction: Prediction, node_ram_gib: float | None = None) -> Verdict:
         knee_slots=find_knee(prediction),
         recommended_slots=recommended,
         break_even_bytes_per_s=break_even,
-        warnings=_warn(prediction, recommended, node_ram_gib),
+        warnings=_warn(prediction, recommended, node_ram_gib, asked_gib),
     )
 
 
@@ -102,28 +105,31 @@ def find_knee(prediction: Prediction) -> int:
     return int(np.argmax(saving / saving[-1] - np.arange(end + 1) / end))
 
 
-def _warn(prediction: Prediction, recommended: int, node_ram_gib: float | None) -> tuple[str, ...]:
-    deployment, workload, chunk = prediction.deployment, prediction.workload, prediction.tiers.chunk_tokens
+def _warn(
+    prediction: Prediction, recommended: int, node_ram_gib: float | None, asked_gib: Sequence[float]
+) -> tuple[str, ...]:
+    deployment, workload = prediction.deployment, prediction.workload
+    tiers = [("the recommended tier", prediction.gib_at(recommended))] if recommended else []
+    tiers += [(f"{format_number(gib)} GiB per rank", gib) for gib in asked_gib if gib > 0]
+    tokens = {name: prediction.slots_at(gib) * prediction.tiers.chunk_tokens for name, gib in tiers}
     warnings = []
-    if 0 < recommended * chunk <= deployment.gpu_kv_tokens:
+    if small := [name for name, n_tokens in tokens.items() if n_tokens <= deployment.gpu_kv_tokens]:
         warnings.append(
-            f"the recommended tier ({recommended * chunk:,} tokens) is no larger than the GPU tier "
-            f"({deployment.gpu_kv_tokens:,}): it adds little beyond tails and outputs"
+            f"{', '.join(small)}: no larger than the GPU tier ({deployment.gpu_kv_tokens:,} tokens), "
+            "adds little beyond tails and outputs"
         )
-    if 0 < recommended * chunk < workload.longest_prompt_tokens:
+    if short := [name for name, n_tokens in tokens.items() if n_tokens < workload.longest_prompt_tokens]:
         warnings.append(
-            f"the recommended tier is smaller than the longest prompt ({workload.longest_prompt_tokens:,} tokens): "
-            "of such a prompt it keeps only the head"
+            f"{', '.join(short)}: smaller than the longest prompt ({workload.longest_prompt_tokens:,} tokens), "
+            "of which only the head is kept"
         )
     if workload.first_use_share > SHORT_TRACE_SHARE:
         warnings.append(
-            f"{format_share(workload.first_use_share)} of prompt tokens are first use (above "
+            f"{format_share(workload.first_use_share)} of prompt tokens are first use or tails of chunks (above "
             f"{format_share(SHORT_TRACE_SHARE)}): the trace may be too short to judge reuse"
         )
-    needed = bytes_to_gib(recommended * prediction.chunk_bytes) * deployment.host_copies
-    if node_ram_gib is not None and needed > node_ram_gib:
-        warnings.append(
-            f"the recommended tier takes {format_number(needed)} GiB of the node, over --node-ram "
-            f"{format_number(node_ram_gib)} GiB"
-        )
+    needed = {name: gib * deployment.host_copies for name, gib in tiers}
+    if node_ram_gib is not None and max(needed.values(), default=0) > node_ram_gib:
+        over = [f"{name} ({format_number(gib)} GiB per node)" for name, gib in needed.items() if gib > node_ram_gib]
+        warnings.append(f"{', '.join(over)}: over --node-ram {format_number(node_ram_gib)} GiB")
     return tuple(warnings)

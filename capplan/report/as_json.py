@@ -130,7 +130,7 @@ def describe_scale(prediction: Prediction) -> dict[str, Any]:
 def sample_curve(prediction: Prediction) -> dict[str, Any]:
     """Exact points of the curve: the first capacity of every 0.05 % step of the unlimited saving."""
     tiers = prediction.tiers
-    levels = np.ceil(np.arange(1, CURVE_STEPS + 1) / CURVE_STEPS * int(tiers.restored_tokens[-1]) - 1e-9)
+    levels = -(-np.arange(1, CURVE_STEPS + 1) * tiers.restored_tokens[-1] // CURVE_STEPS)
     slots = np.unique(np.searchsorted(tiers.restored_tokens, levels))
     return {
         "slots": slots.tolist(),

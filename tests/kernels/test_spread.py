@@ -40,17 +40,17 @@ def test_covered_chunks_per_request_at_one_capacity(touch, distance, prompts, si
         assert found.tolist() == simulate(stream, n_slots, leaf_first)[0]
 
 
-def restore_one_by_one(covered, n_tokens, gpu_tokens, b):
-    """Restored tokens, moved chunks, loading requests and forced tokens (docs/model.md section 4)."""
+def restore_one_by_one(covered, n_tokens, gpu_tokens, gpu_forced, b):
+    """Restored tokens, moved chunks, loading requests and change in forced tokens (docs/model.md section 4)."""
     totals = [0, 0, 0, 0]
-    for h, n, g in zip(covered, n_tokens, gpu_tokens, strict=True):
+    for h, n, g, f in zip(covered, n_tokens, gpu_tokens, gpu_forced, strict=True):
         c = min(h * b, max(n - 1, 0))
         restored = max(0, c - g)
         if restored:
             totals[0] += restored
             totals[1] += h - g // b
             totals[2] += 1
-            totals[3] += h * b > n - 1
+            totals[3] += 1 - f if h * b > n - 1 else 0
     return totals
 
 
@@ -63,22 +63,23 @@ def test_restores_at_every_capacity_are_the_sums_over_requests(touch, distance, 
     runs = find_runs(trace, build_tree(trace), in_order(range(len(prompts))), b)
     n_tokens = trace.requests.input_tokens
     gpu = [data.draw(st.integers(0, max(int(n) - 1, 0))) for n in n_tokens]
+    gpu_forced = [data.draw(st.integers(0, 3)) for _ in n_tokens]
     first = data.draw(st.integers(0, len(prompts)))
     base, slope = runs.positions(touch, distance)
-    arrays = spread.spread_restores(
-        runs.offsets, runs.start, runs.length, base, slope, b, n_tokens, np.array(gpu), first, runs.n_distinct
-    )
+    table = runs.offsets, runs.start, runs.length, base, slope
+    per_request = n_tokens, np.array(gpu), np.array(gpu_forced)
+    arrays = spread.spread_restores(*table, b, *per_request, first, runs.n_distinct)
     totals = [sum_up_to(array).tolist() for array in arrays]
     for k in range(runs.n_distinct + 1):
         covered = spread.cover_requests(runs.offsets, runs.length, base, slope, k).tolist()
-        expected = restore_one_by_one(covered[first:], n_tokens[first:].tolist(), gpu[first:], b)
+        expected = restore_one_by_one(covered[first:], n_tokens[first:].tolist(), gpu[first:], gpu_forced[first:], b)
         assert [total[k] for total in totals] == expected
 
 
-def spread_one_run(n, g, b, n_chunks, slope=1):
+def spread_one_run(n, g, b, n_chunks, gpu_forced=0):
     """One request whose `n_chunks` chunks form one run at positions from 0 on."""
-    one = np.array([0]), np.array([n_chunks]), np.array([0])
-    arrays = spread.spread_restores(np.array([0, 1]), *one, slope, b, np.array([n]), np.array([g]), 0, n_chunks)
+    table = np.array([0, 1]), np.array([0]), np.array([n_chunks]), np.array([0]), 1
+    arrays = spread.spread_restores(*table, b, np.array([n]), np.array([g]), np.array([gpu_forced]), 0, n_chunks)
     return [sum_up_to(array).tolist() for array in arrays]
 
 
@@ -93,6 +94,10 @@ def test_gpu_hit_and_last_token_cut_the_first_and_last_chunk():
 def test_one_chunk_cut_on_both_sides():
     saved, moved, loads, forced = spread_one_run(n=40, g=33, b=10, n_chunks=4)
     assert (saved, moved, loads, forced) == ([0, 0, 0, 0, 6], [0, 0, 0, 0, 1], [0, 0, 0, 0, 1], [0, 0, 0, 0, 1])
+
+
+def test_whole_host_hit_forces_one_token_in_place_of_those_the_gpu_hit_forced():
+    assert spread_one_run(n=40, g=32, b=10, n_chunks=4, gpu_forced=8)[3] == [0, 0, 0, 0, 1 - 8]
 
 
 def test_nothing_to_restore_behind_a_gpu_hit_of_all_but_the_last_token():
