@@ -1,4 +1,4 @@
-"""Fields of a Hugging Face ``config.json``: typed access, and the ones capplan must refuse."""
+"""Fields of a Hugging Face ``config.json``: typed access, what it leaves to defaults, and what must be refused."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,24 +6,39 @@ from typing import Any
 
 from capplan.errors import SpecError
 
-# Decoders whose weights follow from the dimensions: gated MLP or experts, no state but KV.
+# Decoders whose weights follow from the dimensions: gated MLP or experts.
 GATED_TYPES = frozenset(
     [
         "baichuan",
         "chatglm",
+        "cohere2",
         "deepseek_v2",
         "deepseek_v3",
+        "deepseek_v32",
+        "exaone4",
         "gemma",
+        "gemma2",
+        "gemma3",
+        "gemma3_text",
+        "gemma3n_text",
+        "gemma4",
+        "gemma4_text",
         "glm4_moe",
         "glm4_moe_lite",
+        "glm_moe_dsa",
+        "gpt_oss",
         "granite",
         "internlm2",
         "kimi_k2",
         "llama",
+        "llama4_text",
         "mimo",
+        "mimo_v2_flash",
         "minimax_m2",
+        "ministral",
         "mistral",
         "mixtral",
+        "olmo3",
         "phi3",
         "qwen2",
         "qwen2_moe",
@@ -33,43 +48,76 @@ GATED_TYPES = frozenset(
         "qwen2_vl_text",
         "qwen3",
         "qwen3_moe",
+        "qwen3_next",
+        "qwen3_5",
+        "qwen3_5_moe",
+        "qwen3_5_moe_text",
+        "qwen3_5_text",
         "qwen3_vl_moe_text",
         "qwen3_vl_text",
         "seed_oss",
     ]
 )
-UNGATED_TYPES = frozenset(("falcon", "RefinedWeb", "RefinedWebModel"))
+UNGATED_TYPES = frozenset(("falcon", "RefinedWeb", "RefinedWebModel", "nemotron_h"))
 KNOWN_TYPES = GATED_TYPES | UNGATED_TYPES
+TIED_TYPES = frozenset(
+    (
+        "falcon",
+        "RefinedWeb",
+        "RefinedWebModel",
+        "cohere2",
+        "gemma",
+        "gemma2",
+        "gemma3",
+        "gemma3_text",
+        "gemma3n_text",
+        "gemma4",
+        "gemma4_text",
+    )
+)
 
-_WINDOW = "such layers keep only the last tokens of a sequence"
-_STATE = "such layers keep a state per sequence instead of KV per token"
+_GEMMA3 = {"head_dim": 256, "num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 262_208}
+_GEMMA3 |= {"sliding_window": 4096, "sliding_window_pattern": 6}
+_GEMMA4 = {"sliding_window_pattern": 6, "global_head_dim": 512}
+_GATED_DELTA = {"full_attention_interval": 4, "attn_output_gate": True}
+# What the published configs leave out because the architecture's defaults say it.
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "cohere2": {"sliding_window_pattern": 4},
+    "gemma2": {"sliding_window_pattern": 2},
+    "gemma3": _GEMMA3,
+    "gemma3_text": _GEMMA3,
+    "gemma3n_text": {"sliding_window_pattern": 5, "num_kv_shared_layers": 15, "hidden_size_per_layer_input": 256},
+    "gemma4": _GEMMA4,
+    "gemma4_text": _GEMMA4,
+    "gpt_oss": {"sliding_window_pattern": 2},
+    "llama4_text": {"head_dim": 128, "no_rope_layer_interval": 4, "attention_chunk_size": 8192},
+    "nemotron_h": {"mamba_ssm_cache_dtype": "float32"},
+    "qwen2": {"use_sliding_window": False},
+    "qwen2_moe": {"use_sliding_window": False},
+    "qwen3": {"use_sliding_window": False},
+    "qwen3_5": _GATED_DELTA,
+    "qwen3_5_moe": _GATED_DELTA,
+    "qwen3_5_moe_text": _GATED_DELTA,
+    "qwen3_5_text": _GATED_DELTA,
+    "qwen3_moe": {"use_sliding_window": False},
+    "qwen3_next": _GATED_DELTA,
+}
+
+_STATE = "such layers keep a state capplan has no formula for"
 _UNEVEN = "layers differ in what they keep per token"
 _SPARSE = "an index of its own is kept beside the KV"
+_NOT_LINEAR = "its cache does not grow by the same bytes with every token"
 _UNMODELLED = {
-    "sliding_window_pattern": _WINDOW,
-    "attention_chunk_size": _WINDOW,
-    "hybrid_layer_pattern": _WINDOW,
-    "full_attention_interval": _STATE,
+    "compress_ratios": _NOT_LINEAR,
     "linear_attn_config": _STATE,
-    "linear_num_key_heads": _STATE,
-    "hybrid_override_pattern": _STATE,
-    "layers_block_type": _STATE,
     "attn_layer_period": _STATE,
-    "mamba_num_heads": _STATE,
     "mamba_d_state": _STATE,
-    "ssm_state_size": _STATE,
-    "num_kv_shared_layers": _UNEVEN,
-    "num_global_key_value_heads": _UNEVEN,
-    "global_head_dim": _UNEVEN,
     "block_configs": _UNEVEN,
-    "compress_ratios": _UNEVEN,
     "cross_attention_layers": _UNEVEN,
-    "index_topk": _SPARSE,
-    "index_head_dim": _SPARSE,
     "sparse_attention_config": _SPARSE,
     "is_encoder_decoder": "the encoder's KV is kept beside the decoder's",
 }
-_ACCEPTED = "full attention over all tokens in every layer, or a .toml spec of your own"
+_ACCEPTED = "layers of full, windowed, linear or Mamba2 attention, or a .toml spec of your own"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,36 +177,37 @@ class Config:
             raise SpecError(f"{self.where}: {name}: {value!r}; accepted: a list")
         return value or []
 
+    def refusal(self, name: str, value: str, reason: str) -> SpecError:
+        """Return the error that refuses the model for one field."""
+        return SpecError(f"{self.where}: {name}: {value} is not modelled: {reason}; accepted: {_ACCEPTED}")
+
+
+def with_defaults(fields: Mapping[str, Any], where: str) -> Config:
+    """Return the config with what its architecture sets where the file says nothing."""
+    return Config({**_DEFAULTS.get(str(fields.get("model_type")), {}), **fields}, where)
+
 
 def refuse_unmodelled(config: Config) -> None:
-    """Refuse a model that keeps anything but the KV of every token in every layer.
+    """Refuse a model whose cache or weights do not follow from its dimensions.
 
     Raises
     ------
     SpecError
         Naming the field that says so, and why it cannot be planned for.
     """
-    window = config.get("sliding_window")
-    if window and config.get("use_sliding_window") is not False:
-        raise _refusal(config, "sliding_window", f"{window} in use", _WINDOW)
-    for kind in config.items("layer_types"):
-        if kind != "full_attention":
-            raise _refusal(config, "layer_types", repr(kind), _UNEVEN)
     for kind in config.items("attn_type_list"):
         if kind != 1:
-            raise _refusal(config, "attn_type_list", repr(kind), _STATE)
+            raise config.refusal("attn_type_list", repr(kind), _STATE)
     for name, reason in _UNMODELLED.items():
         if value := config.get(name):
-            raise _refusal(config, name, _short(value), reason)
+            raise config.refusal(name, _short(value), reason)
+    if config.get("index_topk") and not config.get("kv_lora_rank"):
+        raise config.refusal("index_topk", _short(config.get("index_topk")), _SPARSE)
     if (model_type := config.text("model_type")) not in KNOWN_TYPES:
         raise SpecError(
             f"{config.where}: model_type: '{model_type}' is not known to capplan; "
             f"accepted: {', '.join(sorted(KNOWN_TYPES))}, or a .toml spec of your own"
         )
-
-
-def _refusal(config: Config, name: str, value: str, reason: str) -> SpecError:
-    return SpecError(f"{config.where}: {name}: {value} is not modelled: {reason}; accepted: {_ACCEPTED}")
 
 
 def _short(value: object) -> str:

@@ -129,10 +129,10 @@ def find_measured(deployment: Deployment, position: float) -> MeasuredPrefill | 
     """
     dtype = deployment.gpu.compute_dtype(deployment.weight_dtype)
     points = [p for p in deployment.gpu.measured_for(deployment.model.name, deployment.tp) if p.weight_dtype == dtype]
-    apart = {p.position: abs(p.position - position) for p in points if p.position is not None}
-    near = [p for p in points if p.position is not None and apart[p.position] <= POSITION_TOLERANCE * position]
-    if near:
-        return min(near, key=lambda point: apart[point.position])
+    apart = [math.inf if p.position is None else abs(p.position - position) for p in points]
+    nearest = int(np.argmin(apart)) if points else 0
+    if points and apart[nearest] <= POSITION_TOLERANCE * position:
+        return points[nearest]
     return next((point for point in points if point.position is None), None)
 
 

@@ -31,6 +31,11 @@ class GpuRoom:
     kv_gib: float | None = None
     is_used: bool = True
 
+    @property
+    def is_given(self) -> bool:
+        """Whether the room is given rather than computed."""
+        return self.kv_tokens is not None or self.kv_gib is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
@@ -80,7 +85,7 @@ def deploy(
     room: GpuRoom | None = None,
     copies: int | None = None,
 ) -> Deployment:
-    """Place a model on a GPU type; without `tp`, at the smallest size that leaves room for every request.
+    """Place a model on a GPU type; without `tp`, at the smallest size whose memory has room for every request.
 
     Parameters
     ----------
@@ -89,48 +94,58 @@ def deploy(
     block_tokens : int
         Tokens per block of the GPU tier.
     tp : int, optional
-        Tensor-parallel size; default the smallest of 1, 2, 4, 8 that divides the heads and has room.
+        Tensor-parallel size; default the smallest of 1, 2, 4, 8 that divides the heads and has room, the
+        largest of them where none has.
 
     Raises
     ------
     SpecError
-        No size has room for the longest request, or the model cannot be split that way.
+        The GPU tier has no room for the longest request, or the model cannot be split that way.
     """
     room = GpuRoom() if room is None else room
     weights = weight_dtype or model.weight_dtype
-    if tp is not None:
-        if not tp_divides(model, tp):
-            raise SpecError(
-                f"--tp {tp}: {model.title} has {model.attention_heads} attention heads"
-                f"{f' and {model.kv_heads} KV heads' if model.kv_heads else ''}; a divisor is accepted"
-            )
-        sizes: tuple[int, ...] = (tp,)
-    else:
-        sizes = tuple(size for size in TP_SIZES if tp_divides(model, size))
     needed = -(-longest_tokens // block_tokens)
-    slots = 0
-    for size in sizes:
-        slots = count_gpu_slots(gpu, model, size, kv_dtype, weights, block_tokens, room)
-        if slots >= needed or not room.is_used:
-            beta = kv_bytes_per_token(model, size, kv_dtype)
-            return Deployment(
-                gpu=gpu,
-                model=model,
-                tp=size,
-                kv_dtype=kv_dtype,
-                weight_dtype=weights,
-                kv_bytes_per_token=beta,
-                weight_bytes=weight_bytes_per_rank(model, size, weights),
-                gpu_slots=slots if room.is_used else 0,
-                gpu_block_tokens=block_tokens,
-                host_copies=host_copies(model, size) if copies is None else copies,
-                notes=_describe(gpu, model, size, tp is None, kv_dtype, weights, room, slots, block_tokens),
-            )
-    raise SpecError(
-        f"{gpu.name} with {model.name} at TP{sizes[-1]}: the longest request needs {longest_tokens:,} tokens of GPU "
-        f"KV, there is room for {max(slots, 0) * block_tokens:,}; accepted: a larger --tp, another --gpu, "
-        "--kv-dtype fp8, or --no-gpu-tier"
+    if tp is None:
+        size, why = _choose_tp(gpu, model, kv_dtype, weights, block_tokens, needed, room)
+    elif tp_divides(model, tp):
+        size, why = tp, ()
+    else:
+        raise SpecError(
+            f"--tp {tp}: {model.name} has {model.attention_heads} attention heads"
+            f"{f' and {model.kv_heads} KV heads' if model.kv_heads else ''}; a divisor is accepted"
+        )
+    slots = count_gpu_slots(gpu, model, size, kv_dtype, weights, block_tokens, room) if room.is_used else 0
+    if room.is_used and slots < needed:
+        more = "more of it" if room.is_given else "a larger --tp, another --gpu, --kv-dtype fp8"
+        raise SpecError(
+            f"{gpu.name} with {model.name} at TP{size}: the longest request needs {longest_tokens:,} tokens of GPU "
+            f"KV, there is room for {max(slots, 0) * block_tokens:,}; accepted: {more}, or --no-gpu-tier"
+        )
+    return Deployment(
+        gpu=gpu,
+        model=model,
+        tp=size,
+        kv_dtype=kv_dtype,
+        weight_dtype=weights,
+        kv_bytes_per_token=kv_bytes_per_token(model, size, kv_dtype),
+        weight_bytes=weight_bytes_per_rank(model, size, weights),
+        gpu_slots=slots,
+        gpu_block_tokens=block_tokens,
+        host_copies=host_copies(model, size) if copies is None else copies,
+        notes=(*why, *_describe(gpu, model, size, kv_dtype, weights, room, slots, block_tokens)),
     )
+
+
+def _choose_tp(
+    gpu: GpuSpec, model: ModelSpec, kv_dtype: str, weights: str, block_tokens: int, needed: int, room: GpuRoom
+) -> tuple[int, tuple[str, ...]]:
+    """Smallest size at which memory holds weights and the longest request, and why; whatever room is given."""
+    memory = GpuRoom(room.gpu_mem_util)
+    sizes = [size for size in TP_SIZES if tp_divides(model, size)]
+    for size in sizes:
+        if count_gpu_slots(gpu, model, size, kv_dtype, weights, block_tokens, memory) >= needed:
+            return size, (f"TP{size} is the smallest size that leaves room for the longest request",)
+    return sizes[-1], (f"TP{sizes[-1]} taken: no size up to it leaves room for the longest request",)
 
 
 def count_gpu_slots(
@@ -153,7 +168,6 @@ def _describe(
     gpu: GpuSpec,
     model: ModelSpec,
     tp: int,
-    is_default_tp: bool,
     kv_dtype: str,
     weight_dtype: str,
     room: GpuRoom,
@@ -161,13 +175,11 @@ def _describe(
     block_tokens: int,
 ) -> tuple[str, ...]:
     notes = []
-    if is_default_tp:
-        notes.append(f"TP{tp} is the smallest size that leaves room for the longest request")
     if tp > gpu.gpus_per_node:
-        notes.append(f"TP{tp} exceeds the {gpu.gpus_per_node} GPUs of a node")
+        notes.append(f"TP{tp} exceeds the GPUs of a node ({gpu.gpus_per_node})")
     if not room.is_used:
         notes.append("no GPU tier: every reuse is left to the host tier")
-    elif room.kv_tokens is not None or room.kv_gib is not None:
+    elif room.is_given:
         notes.append(f"GPU KV room given: {slots * block_tokens:,} tokens per rank")
     else:
         weights_gib = bytes_to_gib(weight_bytes_per_rank(model, tp, weight_dtype))

@@ -1,9 +1,10 @@
 """Restore or recompute: time of both, what bandwidth and what length they break even at (docs/model.md section 5).
 
 What is modelled: prefill time per token as FLOPs over sustained FLOP/s at a stated mean attended position, a
-restore as bytes over one effective link rate plus a fixed cost per loading request.
-What is not: how the effective rate falls with the size of the copied pieces (the caller passes the rate that
-holds), contention between ranks, and the engine's fixed floor under any time to first token.
+restore as bytes over one effective link rate plus a fixed cost per loading request, the engine's fixed floor
+under any time to first token.
+What is not: prefill shares that depend on the size (`capplan.prefill`), how the effective rate falls with the
+size of the copied pieces and contention between ranks (`capplan.restore`): the caller passes what holds.
 Every function is plain arithmetic on SI units (bytes, seconds, FLOP/s); an endless break-even means never.
 """
 
@@ -22,6 +23,9 @@ TAU_LOAD_S = 0.010
 """Fixed cost of one loading request, seconds."""
 TAU_LOAD_PER_TOKEN_S = 0.5e-6
 """Scheduling cost of one restored token, seconds."""
+TAU_FLOOR_S = 0.042
+"""Least time to first token, seconds: a prompt whole in GPU memory on an H20, vLLM 0.18.1 without CUDA graphs
+(gitea.gahow.org/gahow/agentic-kvc). An assumption for other engines: restores on an H100 leave at most 8 ms."""
 
 
 def prefill_seconds_per_token(
@@ -60,6 +64,36 @@ def obr(n_tokens: Number, t_pf: float, beta: float, h2d_bytes_per_s: float, tau_
     Above 0 restoring beats recomputing. Units as in `load_seconds`; `t_pf` in seconds per token.
     """
     return 1 - load_seconds(n_tokens, beta, h2d_bytes_per_s, tau_s) / (n_tokens * t_pf)
+
+
+def load_overhead_seconds(n_tokens: Number) -> Number:
+    """Return tau_load, seconds of one loading request of `n_tokens` on top of the link: 10 ms + 0.5 us a token.
+
+    docs/model.md section 5. What a fragment costs is inside the restore rate and not here.
+    """
+    return n_tokens * TAU_LOAD_PER_TOKEN_S + TAU_LOAD_S
+
+
+def ttft_recompute(t_rec: Number, tau_floor_s: float = TAU_FLOOR_S) -> Number:
+    """Return the time to first token where the prompt is computed: `t_rec`, at least the engine's floor."""
+    return np.maximum(t_rec, tau_floor_s) if isinstance(t_rec, np.ndarray) else max(t_rec, tau_floor_s)
+
+
+def ttft_load(t_load: Number, tau_floor_s: float = TAU_FLOOR_S) -> Number:
+    """Return the time to first token where the prompt is restored: the engine's floor and then the load."""
+    return t_load + tau_floor_s
+
+
+def obr_ttft(t_rec: Number, t_load: Number, tau_floor_s: float = TAU_FLOOR_S) -> Number:
+    """Return the benefit ratio as a client measures it: 1 - TTFT_load / TTFT_rec (docs/model.md section 5).
+
+    Parameters
+    ----------
+    t_rec : seconds to compute the tokens
+    t_load : seconds to restore them, overhead included
+    tau_floor_s : time to first token of a prompt whole in GPU memory; 0 gives `obr`
+    """
+    return 1 - ttft_load(t_load, tau_floor_s) / ttft_recompute(t_rec, tau_floor_s)
 
 
 def break_even_bandwidth(beta: float, t_pf: float, tau_s: float, n_tokens: float) -> float:

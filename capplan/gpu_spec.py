@@ -1,15 +1,18 @@
-"""What is known of one GPU: peaks, memory, host link, share of the peak a prefill reaches.
+"""What is known of one GPU: peaks, memory, links, share of the peak a prefill reaches.
 
-What is modelled: a peak per weight type, one host link per GPU, and the efficiency of a whole model's prefill
-as a range that depends on the model kind, the tensor-parallel size and the weight type.
-What is not: how the rate of the host link falls with small copies, and contention between GPUs; the low end
-of `GpuSpec.h2d_gb_per_s` is the worst seen on a healthy link. Nothing here was measured by the project:
-every number carries its source and can be overridden.
+What is modelled: a peak per weight type, one host link per GPU, one rate of all-reduces, shares of the peak by
+kind of work and size where public operator tables exist (`capplan.prefill_spec`), and the efficiency of a
+whole model's prefill as a range that depends on the model kind, the tensor-parallel size and the weight type.
+What is not: how the rate of the host link falls with small copies, and contention between GPUs
+(`capplan.restore`); the low end of `GpuSpec.h2d_gb_per_s` is the worst seen on a healthy link. Nothing here
+was measured by the project: every number carries its source and can be overridden.
 """
 
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
+
+from capplan.prefill_spec import PrefillShares
 
 Positive = Annotated[float, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=1)]
@@ -89,7 +92,9 @@ class GpuSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     `hbm_gib` is memory in GiB as the driver reports it where known, `hbm_gb_per_s` its rate in GB/s,
     `link_gb_per_s` the raw rate of one direction in GB/s, `h2d_gb_per_s` the contiguous pinned copy from
-    host memory. `sources` says for each plain number where it comes from.
+    host memory, `allreduce_gb_per_s` the rate one direction sustains in all-reduces between the GPUs of a
+    node (bytes a rank sends in a ring over time), `prefill` the shares of the peak by kind of work.
+    `sources` says for each plain number where it comes from.
     """
 
     name: Text
@@ -104,6 +109,8 @@ class GpuSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     efficiency: Efficiency
     vendor: str = ""
     fp8_dense_tflops: Positive | None = None
+    allreduce_gb_per_s: Rate | None = None
+    prefill: PrefillShares | None = None
     aliases: tuple[str, ...] = ()
     measured: tuple[MeasuredPrefill, ...] = ()
     sources: dict[str, str] = field(default_factory=dict)

@@ -1,21 +1,24 @@
 """Read a Hugging Face ``config.json`` as the fields of a model spec, or refuse it by name.
 
-What is read: decoders with a gated MLP or experts in every layer and full attention (GQA, MHA, MQA or MLA)
-over all tokens, whose weights follow from the dimensions. Anything that keeps less, more or other state per
-token is refused with the field that says so: a guess would make every capacity wrong without a sign.
-The vision part of a multi-modal model, and draft (multi-token prediction) layers, are left out.
+What is read: decoders whose weights follow from the dimensions and whose layers are full attention (GQA, MHA,
+MQA or MLA, with or without the index of sparse attention), windowed attention, linear attention or Mamba2.
+Anything that keeps less, more or other state per token is refused with the field that says so: a guess would
+make every capacity wrong without a sign. The vision part of a multi-modal model, and draft (multi-token
+prediction) layers, are left out.
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from capplan import spec_files
-from capplan.config_fields import UNGATED_TYPES, Config, refuse_unmodelled
+from capplan.config_fields import Config, refuse_unmodelled, with_defaults
+from capplan.config_layers import group_layers, read_layers
+from capplan.config_weights import read_dtypes, read_embeddings, read_feed_forward
 from capplan.errors import SpecError
-from capplan.parameters import Dimensions, count_params
-
-_TORCH_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+from capplan.layer_groups import LayerGroup
+from capplan.parameters import Heads, Latent, count_index, count_params, count_state
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -24,22 +27,28 @@ def read_config(path: Path) -> dict[str, Any]:
     Raises
     ------
     SpecError
-        The file cannot be read, lacks a field, or describes attention that is not modelled.
+        The file cannot be read, lacks a field, or describes a cache that is not modelled.
     """
     config = _load(path)
     refuse_unmodelled(config)
-    dimensions = _dimensions(config)
+    layers = read_layers(config)
+    groups = group_layers(config, layers)
+    hidden = config.count("hidden_size")
     name = path.resolve().parent.name if path.stem == "config" else path.stem
     source = f"{path} ({config.text('model_type')})"
+    attention, mixer_params = _read_attention(config, hidden, groups, len(layers))
     return {
         "name": name,
         "title": name,
-        **_attention(config, dimensions),
-        **count_params(dimensions),
-        "layers": dimensions.layers,
-        "hidden_size": dimensions.hidden_size,
-        "attention_heads": dimensions.attention_heads,
-        "weight_dtype": _weight_dtype(config),
+        **attention,
+        **count_params(
+            hidden, mixer_params, read_feed_forward(config, layers, hidden), read_embeddings(config, hidden)
+        ),
+        "layers": len(layers),
+        "hidden_size": hidden,
+        "attention_heads": config.count("num_attention_heads", "n_head"),
+        **read_dtypes(config),
+        "groups": groups,
         "sources": {"dimensions": source, "parameters": f"summed from the dimensions in {source}"},
     }
 
@@ -53,57 +62,74 @@ def _load(path: Path) -> Config:
         raise SpecError(f"{path}: expected one JSON object; accepted: a Hugging Face config.json")
     for nest in ("text_config", "llm_config"):
         if isinstance(inner := outer.get(nest), dict):
-            return Config({**outer, **inner}, str(path))
-    return Config(outer, str(path))
+            return with_defaults({**outer, **inner}, str(path))
+    return with_defaults(outer, str(path))
 
 
-def _attention(config: Config, dimensions: Dimensions) -> dict[str, Any]:
-    if dimensions.kv_lora_rank:
-        return {
-            "attention": "mla",
-            "kv_lora_rank": dimensions.kv_lora_rank,
-            "qk_rope_head_dim": config.count("qk_rope_head_dim"),
-            "qk_head_dim": dimensions.key_dim,
-            "v_head_dim": dimensions.value_dim,
-        }
-    return {"attention": "gqa", "kv_heads": dimensions.kv_heads, "head_dim": dimensions.key_dim}
-
-
-def _dimensions(config: Config) -> Dimensions:
+def _read_attention(
+    config: Config, hidden: int, groups: Sequence[LayerGroup], n_layers: int
+) -> tuple[dict[str, Any], int]:
+    """Return the attention fields of a spec, and the parameters of all mixers."""
     heads = config.count("num_attention_heads", "n_head")
-    hidden = config.count("hidden_size")
-    layers = config.count("num_hidden_layers", "num_layers", "n_layer")
-    own = _latent(config) if config.get("kv_lora_rank") else _plain_heads(config, hidden, heads)
-    return Dimensions(
-        layers=layers,
-        hidden_size=hidden,
-        vocab_size=config.count("vocab_size", "padded_vocab_size"),
-        tied_embeddings=_tied(config),
-        attention_heads=heads,
-        **{"kv_heads": heads, **own, **_mlp(config, layers, hidden)},
-    )
+    if config.get("kv_lora_rank"):
+        return _read_latent(config, hidden, heads, n_layers)
+    fields = _read_heads(config, hidden, heads)
+    if not groups:
+        groups = (LayerGroup(kind="full", layers=n_layers),)
+    return fields, sum(_count_group(config, hidden, heads, fields, group) for group in groups)
 
 
-def _latent(config: Config) -> dict[str, int]:
+def _read_latent(config: Config, hidden: int, heads: int, n_layers: int) -> tuple[dict[str, Any], int]:
     rope = config.count("qk_rope_head_dim")
-    return {
-        "key_dim": config.count("qk_nope_head_dim") + rope,
-        "value_dim": config.count("v_head_dim"),
+    fields: dict[str, Any] = {
+        "attention": "mla",
         "kv_lora_rank": config.count("kv_lora_rank"),
-        "q_lora_rank": config.count("q_lora_rank", default=0),
-        "rope_dim": rope,
+        "qk_rope_head_dim": rope,
+        "qk_head_dim": config.count("qk_nope_head_dim") + rope,
+        "v_head_dim": config.count("v_head_dim"),
+    }
+    latent = Latent(
+        heads=heads,
+        key_dim=fields["qk_head_dim"],
+        value_dim=fields["v_head_dim"],
+        rank=fields["kv_lora_rank"],
+        rope_dim=rope,
+        q_rank=config.count("q_lora_rank", default=0),
+    )
+    params = n_layers * latent.count(hidden)
+    if config.get("index_topk"):
+        index = _read_index(config, n_layers)
+        fields |= index
+        per_layer = count_index(hidden, latent.q_rank, index["index_heads"], index["index_head_dim"])
+        params += index["index_layers"] * per_layer
+    return fields, params
+
+
+def _read_index(config: Config, n_layers: int) -> dict[str, int]:
+    """Return the index of sparse attention; layers that share the choice of another layer have none."""
+    types: Sequence[Any] = config.items("indexer_types") or config.get("index_topk_pattern") or ()
+    if types:
+        layers = sum(str(kind)[:1].lower() == "f" for kind in types)
+    else:
+        every = config.count("index_topk_freq", default=1)
+        first = config.count("index_skip_topk_offset", default=2, least=0)
+        layers = sum(max(k - first + 1, 0) % every == 0 for k in range(n_layers))
+    return {
+        "index_layers": layers,
+        "index_heads": config.count("index_n_heads"),
+        "index_head_dim": config.count("index_head_dim"),
+        "index_topk": config.count("index_topk"),
     }
 
 
-def _plain_heads(config: Config, hidden: int, heads: int) -> dict[str, int]:
-    if config.get("head_dim", "kv_channels") is None and hidden % heads:
+def _read_heads(config: Config, hidden: int, heads: int) -> dict[str, Any]:
+    if config.get("head_dim", "attention_head_dim", "kv_channels") is None and hidden % heads:
         problem = f"missing, and hidden_size {hidden} is no multiple of the {heads} heads"
         raise SpecError(f"{config.where}: head_dim: {problem}; accepted: a whole number from 1")
-    head_dim = config.count("head_dim", "kv_channels", default=hidden // heads)
-    if config.get("v_head_dim") not in (None, head_dim):
-        differing = f"{config.get('v_head_dim')} is not modelled: it differs from head_dim {head_dim}"
-        raise SpecError(f"{config.where}: v_head_dim: {differing}; accepted: values as wide as keys")
-    return {"kv_heads": _kv_heads(config, heads), "key_dim": head_dim, "value_dim": head_dim}
+    head_dim = config.count("head_dim", "attention_head_dim", "kv_channels", default=hidden // heads)
+    value_dim = config.count("v_head_dim", default=head_dim)
+    fields = {"attention": "gqa", "kv_heads": _kv_heads(config, heads), "head_dim": head_dim}
+    return fields if value_dim == head_dim else fields | {"v_head_dim": value_dim}
 
 
 def _kv_heads(config: Config, heads: int) -> int:
@@ -116,60 +142,18 @@ def _kv_heads(config: Config, heads: int) -> int:
     return config.count(*names, default=heads)
 
 
-def _tied(config: Config) -> bool:
-    """Say whether embedding and lm_head are one matrix; the default of these two families is yes."""
-    tied = config.get("tie_word_embeddings")
-    return bool(tied) if tied is not None else config.text("model_type") in UNGATED_TYPES | {"gemma"}
-
-
-def _mlp(config: Config, layers: int, hidden: int) -> dict[str, int]:
-    ungated = config.text("model_type") in UNGATED_TYPES
-    experts = config.count("num_experts", "n_routed_experts", "num_local_experts", default=0, least=0)
-    dense = _dense_layers(config, layers) if experts else layers
-    mlp_size = (
-        0
-        if not dense
-        else config.count("intermediate_size", "ffn_hidden_size", default=4 * hidden if ungated else None)
+def _count_group(config: Config, hidden: int, heads: int, fields: dict[str, Any], group: LayerGroup) -> int:
+    """Parameters of the mixers of one group."""
+    if group.has_state:
+        return group.layers * count_state(hidden, group)
+    key_dim = group.head_dim or fields["head_dim"]
+    own = Heads(
+        heads=heads,
+        kv_heads=group.kv_heads or fields["kv_heads"],
+        key_dim=key_dim,
+        value_dim=group.v_head_dim or group.head_dim or fields.get("v_head_dim", key_dim),
+        query_parts=2 if config.get("attn_output_gate") else 1,
+        own_values=not (config.get("attention_k_eq_v") and group.kind == "full"),
     )
-    plain = {"dense_layers": dense, "mlp_size": mlp_size, "mlp_matrices": 2 if ungated else 3}
-    if dense == layers:
-        return plain
-    return plain | _experts(config, experts)
-
-
-def _experts(config: Config, experts: int) -> dict[str, int]:
-    size = config.count("moe_intermediate_size", "intermediate_size")
-    shared = config.count("n_shared_experts", default=0, least=0) * size
-    shared += config.count("shared_expert_intermediate_size", "shared_intermediate_size", default=0, least=0)
-    per_token = config.count("num_experts_per_tok")
-    if per_token > experts:
-        raise SpecError(f"{config.where}: num_experts_per_tok: {per_token}; accepted: at most the {experts} experts")
-    return {"experts": experts, "experts_per_token": per_token, "expert_size": size, "shared_size": shared}
-
-
-def _dense_layers(config: Config, layers: int) -> int:
-    """Return how many layers of a mixture of experts have a plain MLP instead."""
-    first = config.count("first_k_dense_replace", default=0, least=0)
-    step = config.count("decoder_sparse_step", "moe_layer_freq", default=1)
-    named = config.items("mlp_only_layers")
-    # decoder_sparse_step counts layers from one, moe_layer_freq from zero
-    shift = 1 if config.get("decoder_sparse_step") else 0
-    return sum(i < first or i in named or (i + shift) % step != 0 for i in range(layers))
-
-
-def _weight_dtype(config: Config) -> str:
-    quantization = config.get("quantization_config")
-    beside = Path(config.where).with_name("hf_quant_config.json")
-    if quantization is None and not beside.exists():
-        dtype = config.text("torch_dtype", "dtype")
-        if dtype not in _TORCH_DTYPES:
-            raise SpecError(f"{config.where}: torch_dtype: '{dtype}'; accepted: {', '.join(_TORCH_DTYPES)}")
-        return _TORCH_DTYPES[dtype]
-    stated = quantization if isinstance(quantization, dict) else {"quant_method": f"of {beside.name}"}
-    method, bits = stated.get("quant_method"), stated.get("bits")
-    if method == "fp8":
-        return "fp8"
-    if method in ("awq", "gptq") and bits in (4, 8):
-        return f"int{bits}"
-    accepted = "fp8, awq or gptq with 4 or 8 bits, none at all, or a .toml spec of your own"
-    raise SpecError(f"{config.where}: quantization_config: quant_method {method!r}; accepted: {accepted}")
+    shared = Heads(heads=heads, kv_heads=0, key_dim=own.key_dim, value_dim=own.value_dim, query_parts=own.query_parts)
+    return (group.layers - group.shared_layers) * own.count(hidden) + group.shared_layers * shared.count(hidden)

@@ -61,7 +61,8 @@ def predict(
     predictions = [_predict_one(stream, gpu, spec, options) for gpu in specs]
     capacities = options.host_gib or choose_capacities(predictions)
     answers = tuple(
-        Answer(p, judge(p, options.node_ram_gib, options.host_gib), tuple(p.row_at(gib) for gib in capacities)) for p in predictions
+        Answer(p, judge(p, options.node_ram_gib, options.host_gib), tuple(p.row_at(gib) for gib in capacities))
+        for p in predictions
     )
     return Plan(trace, stream.order, options, stream.first_request, answers, stream.describe())
 
@@ -114,16 +115,15 @@ class _Stream:
         options = self.options
         notes = list(self.order.assumptions)
         if self.order.kind == "pool":
-            given = "" if options.pool_size else " (the default)"
+            given = "" if options.pool_size else " (the default; --pool sets it)"
             notes.append(
                 f"pool of {self.order.pool_size} tasks{given}: a task starts when a slot frees, its calls keep their "
                 "recorded times however long serving takes"
             )
         if options.room.is_used:
-            block, paths = gpu_block_tokens(self.trace), "prompts and outputs" if self.trace.outputs_known else "prompts"
+            block = max(GPU_BLOCK_TOKENS, self.trace.resolution_tokens)
+            paths = "prompts and outputs" if self.trace.outputs_known else "prompts only"
             notes.append(f"GPU tier: LRU of {block}-token blocks, leaf-first touch, {paths}")
-        if self.order.kind == "pool" and options.pool_size is None:
-            notes.append(f"pool of {self.order.pool_size} tasks by default; --pool sets it")
         notes.append(f"host tier: LRU of {options.chunk_tokens}-token chunks, {options.touch} touch, prompts only")
         if not self.trace.outputs_known:
             notes.append("output ids are unknown: no reuse of generated tokens until a prompt repeats them")

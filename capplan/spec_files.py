@@ -8,7 +8,7 @@ whole field of the base.
 import difflib
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -75,24 +75,47 @@ def read_text(path: str | Path) -> str:
         raise SpecError(f"{path}: cannot be read: not UTF-8 text") from None
 
 
-def read_shipped(kind: str) -> dict[str, dict[str, Any]]:
-    """Return the raw fields of every shipped spec of a kind by canonical name."""
-    return {name: parse_toml(entry.read_text(encoding="utf-8"), entry.name) for name, entry in shipped(kind).items()}
+class _Shipped(Mapping[str, dict[str, Any]]):
+    """Raw fields of shipped specs by canonical name, each file parsed when it is first asked for."""
+
+    def __init__(self, entries: Mapping[str, Traversable]) -> None:
+        self._entries = entries
+        self._parsed: dict[str, dict[str, Any]] = {}
+
+    def __getitem__(self, name: str) -> dict[str, Any]:
+        if name not in self._parsed:
+            entry = self._entries[name]
+            self._parsed[name] = parse_toml(entry.read_text(encoding="utf-8"), entry.name)
+        return self._parsed[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+def read_shipped(kind: str) -> Mapping[str, dict[str, Any]]:
+    """Return the raw fields of every shipped spec of a kind by canonical name, parsed on first use."""
+    return _Shipped(shipped(kind))
 
 
 def resolve(wanted: str, noun: str, raw: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the canonical name that `wanted` stands for.
 
-    Case, spaces, dashes and underscores do not count. An exact name or alias wins.
+    Case, spaces, dashes and underscores do not count. An exact name or alias wins; only where no name is
+    meant are aliases read.
 
     Raises
     ------
     SpecError
         `wanted` begins several names and equals none, or is unknown; the message lists candidates.
     """
-    known = {normalised(alias): name for name, fields in raw.items() for alias in fields.get("aliases", [])}
-    known |= {normalised(name): name for name in raw}
     key = normalised(wanted)
+    names = {normalised(name): name for name in raw}
+    if key in names:
+        return names[key]
+    known = {normalised(alias): name for name, fields in raw.items() for alias in fields.get("aliases", [])} | names
     if key in known:
         return known[key]
     begun = sorted({name for spelling, name in known.items() if key and spelling.startswith(key)})

@@ -46,7 +46,7 @@ def format_tokens(n_tokens: float) -> str:
         return f"{format_number(n_tokens / 1e6, 4)} M"
     if abs(n_tokens) >= 1e4:
         return f"{format_number(n_tokens / 1e3)} k"
-    return format_number(n_tokens, 4)
+    return f"{n_tokens:,.0f}"
 
 
 def format_share(share: float) -> str:

@@ -73,6 +73,31 @@ def test_obr_with_the_fixed_cost_of_a_short_restore():
     assert ec.obr(1024, 78e-3 / 1024, 98_304, 53.7e9, 0.013) == pytest.approx(0.81, abs=0.01)
 
 
+def test_overhead_of_a_load():
+    assert ec.load_overhead_seconds(10_000) == pytest.approx(0.015)
+    assert ec.load_overhead_seconds(np.array([0.0, 2e6])) == pytest.approx([0.010, 1.010])
+
+
+def test_floor_under_the_time_to_first_token():
+    assert ec.TAU_FLOOR_S == 0.042
+    assert ec.ttft_recompute(0.03) == 0.042
+    assert ec.ttft_recompute(np.array([0.03, 0.05]), 0.04) == pytest.approx([0.04, 0.05])
+    assert ec.ttft_load(0.01) == pytest.approx(0.052)
+    assert ec.obr_ttft(0.01, 0.0) == 0  # nothing to gain under the floor
+    assert ec.obr_ttft(np.array([0.1, 1.0]), np.array([0.01, 0.1])) == pytest.approx([1 - 0.52, 1 - 0.142])
+
+
+@given(betas, per_token, lengths, rates)
+def test_without_a_floor_clients_measure_the_plain_ratio(beta, t_pf, n, bandwidth):
+    load = ec.load_seconds(n, beta, bandwidth)
+    assert ec.obr_ttft(n * t_pf, load, 0.0) == pytest.approx(ec.obr(n, t_pf, beta, bandwidth), rel=1e-9, abs=1e-9)
+
+
+@given(st.floats(1e-3, 1e3), st.floats(1e-3, 1e3), st.floats(0, 1))
+def test_the_floor_hides_part_of_the_benefit(t_rec, t_load, floor):
+    assert ec.obr_ttft(t_rec, t_load, floor) <= max(0.0, 1 - t_load / t_rec) + 1e-12
+
+
 @given(betas, per_token, st.floats(0, 1), lengths)
 def test_at_break_even_bandwidth_loading_gains_nothing(beta, t_pf, tau, n):
     bandwidth = ec.break_even_bandwidth(beta, t_pf, tau, n)

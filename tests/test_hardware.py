@@ -78,8 +78,15 @@ def test_every_row_is_checked():
 def test_every_number_has_a_source(gpu):
     numbers = {"bf16_dense_tflops", "hbm_gib", "hbm_gb_per_s", "link_gb_per_s", "gpus_per_node"}
     assert set(gpu.sources) == numbers | ({"fp8_dense_tflops"} if gpu.fp8_dense_tflops else set())
-    limits = (gpu.h2d_gb_per_s, gpu.efficiency, *gpu.efficiency.cases)
+    limits = (gpu.h2d_gb_per_s, gpu.allreduce_gb_per_s, gpu.efficiency, *gpu.efficiency.cases)
     stated = [*gpu.sources.values(), *(limit.source for limit in limits), *(point.source for point in gpu.measured)]
+    if gpu.prefill:
+        tables = [table for table in (*gpu.prefill.dense, *gpu.prefill.moe, gpu.prefill.attention) if table]
+        stated += [gpu.prefill.source, *(table.source for table in tables if table.source)]
+        assert all(len(basis) > 10 for basis in (gpu.prefill.basis, gpu.prefill.scheduling.basis))
+        assert (
+            all(table.basis for table in tables if table.estimated and not gpu.prefill.estimated) or gpu.name == "h200"
+        )
     assert all(SOURCE.match(source) for source in stated), stated
     assert all(len(limit.basis) > 10 for limit in limits)
 
@@ -87,6 +94,7 @@ def test_every_number_has_a_source(gpu):
 @pytest.mark.parametrize("gpu", COMPLETE, ids=lambda gpu: gpu.name)
 def test_numbers_are_plausible(gpu):
     assert gpu.h2d_gb_per_s.high < gpu.link_gb_per_s
+    assert gpu.allreduce_gb_per_s.low > 0
     assert gpu.gpus_per_node == {"gh200-96": 1, "gh200-144": 1, "gb200": 4, "gb300": 4}.get(gpu.name, 8)
     known = {model.name: model for model in list_models()}
     assert {point.model for point in gpu.measured} <= set(known)
@@ -114,6 +122,28 @@ def test_rates_never_use_what_sources_got_wrong():
     assert load_gpu("gb200").link_gb_per_s == 225
     assert load_gpu("l40s").efficiency_for("dense", 8).confidence == "none"
     assert load_gpu("l40s").efficiency_for("moe", 8).confidence == "none"
+    assert load_gpu("l40s").allreduce_gb_per_s.high <= load_gpu("l40s").link_gb_per_s
+
+
+def test_allreduce_rates():
+    """Measured where a node of that GPU was; elsewhere another's with the same links, flagged."""
+    rates = {gpu.name: gpu.allreduce_gb_per_s for gpu in COMPLETE}
+    assert {name for name, rate in rates.items() if not rate.estimated} == {"h200", "rtx5090"}
+    assert (rates["h800"].typical, rates["h200"].typical, rates["a100-80"].typical) == (160, 360, 200)
+    for name, raw in (("h100", 450), ("h20", 450), ("h800", 215), ("a100-80", 300), ("b200", 900), ("mi300x", 448)):
+        assert rates[name].high <= raw
+
+
+def test_shares_of_the_peak():
+    shares = load_gpu("h100").prefill
+    assert shares.dense_for("bf16").typical == (0.77, 0.82, 0.79)
+    assert shares.dense_for("fp8").typical == (0.51, 0.54)
+    assert [table.tp for table in shares.moe_for("bf16")] == [1, 8]
+    assert shares.attention.at == (2048, 8192, 16384)
+    pro = load_gpu("rtx-pro-6000").prefill  # published against the peak of a server card
+    assert pro.dense_for("bf16").typical == pytest.approx([x * 467.8 / 503.8 for x in (0.70, 0.81, 0.85)], abs=5e-4)
+    assert load_gpu("h100").prefill.moe_for("fp8")[0].tp == 1
+    assert load_gpu("h200").prefill.dense_for("int4") is None
 
 
 @pytest.mark.parametrize(("name", "thousands"), [("rtx3090", 2.2), ("h20", 2.3), ("h800", 15.5)])
@@ -248,6 +278,7 @@ link = "PCIe4 x8"
 link_gb_per_s = 16
 gpus_per_node = 2
 h2d_gb_per_s = { low = 10, high = 14 }
+allreduce_gb_per_s = 12
 efficiency = 0.5
 """
 
@@ -269,6 +300,8 @@ def test_own_file(own):
     assert (gpu.h2d_gb_per_s.low, gpu.h2d_gb_per_s.typical, gpu.h2d_gb_per_s.high) == (10, 12, 14)
     assert gpu.efficiency_for("moe", 8).typical == 0.5
     assert gpu.efficiency.confidence == "given"
+    assert (gpu.allreduce_gb_per_s.typical, gpu.allreduce_gb_per_s.basis) == (12, "given by the user")
+    assert gpu.prefill is None
     assert gpu.sources["hbm_gib"] == f"given in {path}"
     assert gpu.sources["hbm_gb_per_s"] == "data sheet"
 
@@ -292,6 +325,45 @@ def test_own_efficiency_replaces_cases_and_measured_points(own):
     assert {gpu.efficiency_for(kind, tp).typical for kind in ("dense", "moe") for tp in (1, 8)} == {0.5}
     cases = 'efficiency = { low = 0.4, high = 0.6, cases = [{ kind = "moe", low = 0.1, high = 0.2 }] }\n'
     assert load_gpu("h20", own(cases)).efficiency_for("moe", 8).high == 0.2
+    assert gpu.prefill is None
+
+
+def test_own_shares_in_short(own):
+    text = "[prefill]\ndense = 0.8\nmoe = { low = 0.3, high = 0.5 }\nattention = { at = [1, 9], low = [0.1, 0.2], "
+    path = own(text + "typical = [0.2, 0.3], high = [0.4, 0.4] }\n")
+    gpu = load_gpu("h20", path)
+    assert gpu.measured == ()
+    assert gpu.efficiency == load_gpu("h20").efficiency
+    assert gpu.prefill.source == f"given in {path}"
+    assert gpu.prefill.scheduling.ends == (1, 1, 1)
+    assert (gpu.prefill.dense_for("bf16").typical, gpu.prefill.moe_for("bf16")[0].typical) == ((0.8,), (0.4,))
+    assert gpu.prefill.attention.high == (0.4, 0.4)
+
+
+def test_own_shares_in_full(own):
+    text = """[prefill]
+scheduling = { low = 0.8, high = 0.9 }
+[[prefill.dense]]
+weight_dtype = "fp8"
+at = [512, 4096]
+low = [0.4, 0.5]
+typical = [0.5, 0.6]
+high = [0.6, 0.7]
+[[prefill.moe]]
+tp = 4
+low = 0.1
+high = 0.2
+"""
+    shares = load_gpu("h20", own(text)).prefill
+    assert shares.scheduling.ends == pytest.approx((0.8, 0.85, 0.9))
+    assert shares.dense_for("fp8").at == (512, 4096)
+    assert shares.dense_for("bf16") is None
+    assert (shares.moe_for("bf16")[0].tp, shares.moe_for("bf16")[0].high) == (4, (0.2,))
+    assert shares.attention is None
+
+
+def test_own_shares_stay_beside_an_own_efficiency(own):
+    assert load_gpu("h20", own("efficiency = 0.5\nprefill = { dense = 0.8 }\n")).prefill is not None
 
 
 def test_own_file_completes_an_incomplete_gpu(own):
@@ -309,9 +381,14 @@ SHARE = (
     "low <= high, each case the same and {kind, tp_min, tp_max, weight_dtype}"
 )
 POINTS = "a list of {model, tp, us_per_token, source, position, weight_dtype}"
+SHARES = (
+    "{dense, moe, attention, scheduling, basis, source, estimated}, each of the first three shares of the peak, "
+    "0 < share <= 1.2: a number, {low, high, typical}, or {at, low, typical, high} with lists over ascending tokens; "
+    "dense and moe also a list of such with weight_dtype, and tp"
+)
 FIELDS = (
-    "aliases, base, bf16_dense_tflops, efficiency, fp8_dense_tflops, gpus_per_node, h2d_gb_per_s, hbm_gb_per_s, "
-    "hbm_gib, link, link_gb_per_s, measured, name, notes, title, vendor"
+    "aliases, allreduce_gb_per_s, base, bf16_dense_tflops, efficiency, fp8_dense_tflops, gpus_per_node, h2d_gb_per_s, "
+    "hbm_gb_per_s, hbm_gib, link, link_gb_per_s, measured, name, notes, prefill, title, vendor"
 )
 
 
@@ -345,6 +422,32 @@ FIELDS = (
         (
             "efficiency = { low = 0.3, high = 0.4, cases = 3 }",
             f"efficiency.cases: expected a list, got a whole number; accepted: {SHARE}",
+        ),
+        ("allreduce_gb_per_s = 0", f"allreduce_gb_per_s.typical: expected a number > 0.0; accepted: {RATE}"),
+        (
+            "allreduce_gb_per_s = { low = 3, high = 2 }",
+            f"allreduce_gb_per_s: low 3, typical 2.5, high 2 are out of order; accepted: {RATE}",
+        ),
+        ("prefill = 0.5", f"prefill: expected a table; accepted: {SHARES}"),
+        ('allreduce_gb_per_s = "fast"', f"allreduce_gb_per_s: expected a table; accepted: {RATE}"),
+        ("prefill = { dens = 0.5 }", f"prefill.dens: unknown field; accepted: {SHARES}"),
+        ("prefill = { dense = 1.3 }", f"prefill.dense[0].low[0]: expected a number <= 1.2; accepted: {SHARES}"),
+        ("prefill = { dense = { low = 0.1 } }", f"prefill.dense[0].high: missing; accepted: {SHARES}"),
+        (
+            "prefill = { attention = { low = 0.5, high = 0.4 } }",
+            f"prefill.attention: at 1: low 0.5, typical 0.45, high 0.4 are out of order; accepted: {SHARES}",
+        ),
+        (
+            "prefill = { moe = { at = [1, 2], low = [0.1], typical = [0.1], high = [0.1] } }",
+            f"prefill.moe: 2 sizes, 1 low, 1 typical, 1 high; accepted: {SHARES}",
+        ),
+        (
+            "prefill = { dense = { at = [2, 2], low = [0.1, 0.1], typical = [0.1, 0.1], high = [0.1, 0.1] } }",
+            f"prefill.dense: sizes do not ascend; accepted: {SHARES}",
+        ),
+        (
+            "prefill = { scheduling = { low = 0.9, high = 0.8 } }",
+            f"prefill.scheduling: low 0.9, typical 0.85, high 0.8 are out of order; accepted: {SHARES}",
         ),
         ("measured = [{ tp = 1 }]", f"measured[0].model: missing; accepted: {POINTS}"),
         ('base = "h2o"', "base: unknown gpu 'h2o': close to h20; `capplan gpus` lists all"),

@@ -1,5 +1,7 @@
 """Streams: recorded, and a pool of slots worked through by hand."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from builders import link_tokens
@@ -103,6 +105,9 @@ def test_tail_gap_of_the_tasks_last_row_holds_the_slot():
 def test_tasks_begin_in_the_order_of_their_first_rows():
     trace = make_trace(4, task=["b", "a", "b", "a"], start_s=[0, 0, 1, 1], service_s=[1, 1, 1, 1])
     assert fill_pool(trace, 1).rows.tolist() == [0, 2, 1, 3]
+    numbered_otherwise = Labels(np.array([1, 0, 1, 0]), ("a", "b"))
+    requests = dataclasses.replace(trace.requests, task=numbered_otherwise)
+    assert fill_pool(dataclasses.replace(trace, requests=requests), 1).rows.tolist() == [0, 2, 1, 3]
 
 
 @given(st.data())

@@ -9,10 +9,13 @@ from capplan.errors import CapplanError
 
 COMMANDS = {
     "predict": "Predict prefill, restores and a verdict for every host capacity.",
+    "card": "Print the settings each engine takes for a host capacity.",
     "ingest": "Turn any readable trace into the canonical prefix-linked file.",
     "synth": "Generate a synthetic agent trace.",
+    "calibrate": "Fit prefill, restores and overhead to measured runs; write a GPU profile.",
     "gpus": "List the GPU profiles.",
     "models": "List the model profiles.",
+    "footprint": "Show what the KV of a model weighs.",
 }
 
 

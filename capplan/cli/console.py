@@ -24,6 +24,19 @@ def announce_compilation() -> None:
     _jit.on_first_compilation(lambda: warn(["compiling kernels; later runs find them in the cache"]))
 
 
+def check_folder(*files: str | None) -> None:
+    """Refuse files in folders that are not there, before any work is done for them.
+
+    Raises
+    ------
+    CapplanError
+        Naming the first such file.
+    """
+    for file in files:
+        if file is not None and not Path(file).absolute().parent.is_dir():
+            raise CapplanError(f"{file}: its folder does not exist; a writable path is needed")
+
+
 def write_out(text: str, out: str | None) -> None:
     """Write the answer to stdout, or to a file that appears in one step.
 
@@ -33,7 +46,8 @@ def write_out(text: str, out: str | None) -> None:
         The file cannot be written.
     """
     if out is None or out == "-":
-        sys.stdout.write(text)
+        encoding = sys.stdout.encoding or "utf-8"
+        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
         sys.stdout.flush()
         return
     target = Path(out)

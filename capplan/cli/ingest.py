@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from capplan.cli import console
 from capplan.cli import options as opt
 
 
@@ -15,7 +16,8 @@ def command(**given: Any) -> None:
 
     Predictions from the file equal those from the source, at every chunk size and order.
     """
-    from capplan.cli import console, reading
+    console.check_folder(given["out"])
+    from capplan.cli import reading
     from capplan.readers.canonical import write_trace
 
     console.announce_compilation()

@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from capplan.cli import console
 from capplan.cli import options as opt
 
 
@@ -18,7 +19,7 @@ from capplan.cli import options as opt
 )
 @click.option(
     "--tp",
-    type=click.IntRange(min=1),
+    type=opt.COUNT,
     help="Tensor-parallel size; it divides weights and KV heads "
     "(copied where there are more ranks than heads). Default: the smallest of 1, 2, 4, 8 that divides the "
     "heads and leaves room for the longest request.",
@@ -26,7 +27,7 @@ from capplan.cli import options as opt
 @click.option(
     "--pool",
     "pool_size",
-    type=click.IntRange(min=1),
+    type=opt.COUNT,
     help="Concurrent tasks; implies --order pool. Default 16 in pool order.",
 )
 @click.option(
@@ -58,7 +59,7 @@ from capplan.cli import options as opt
 )
 @click.option(
     "--warmup",
-    type=click.FloatRange(0, 1, max_open=True),
+    type=opt.Number(0, 1, max_open=True),
     default=0.0,
     metavar="F",
     help="Leave the first F of requests out of totals, not out of state.",
@@ -71,7 +72,7 @@ from capplan.cli import options as opt
 )
 @click.option(
     "--gpu-mem-util",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=opt.Number(0, 1, min_open=True),
     default=0.9,
     show_default=True,
     help="Share of GPU memory the engine uses.",
@@ -81,7 +82,7 @@ from capplan.cli import options as opt
 @click.option("--no-gpu-tier", is_flag=True, help="Serve nothing from GPU memory.")
 @click.option(
     "--host-copies",
-    type=click.IntRange(min=1),
+    type=opt.COUNT,
     help="Host copies of the cache in a node. Default: TP, or 1 for MLA models.",
 )
 @click.option(
@@ -89,7 +90,7 @@ from capplan.cli import options as opt
 )
 @click.option("--prefill-tok-s", type=opt.POSITIVE, help="Prefill rate of the whole TP group, tokens/s.")
 @click.option("--h2d-gbps", type=opt.POSITIVE, help="Restore rate per GPU, GB/s (1e9 bytes).")
-@click.option("--load-latency-ms", type=click.FloatRange(min=0), help="Fixed cost of a request that loads.")
+@click.option("--load-latency-ms", type=opt.Number(min=0), help="Fixed cost of a request that loads.")
 @click.option(
     "--format", "output_format", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True
 )
@@ -104,6 +105,7 @@ def command(**given: Any) -> None:
     hashes, Mooncake JSONL, a kv-cache-tester folder or file.
     """
     check_usage(given)
+    console.check_folder(given["out"], given["plot"])
     run(given)
 
 
@@ -121,7 +123,7 @@ def check_usage(given: dict[str, Any]) -> None:
 
 def run(given: dict[str, Any]) -> None:
     """Read, predict, write; the imports that take time happen here."""
-    from capplan.cli import console, reading
+    from capplan.cli import reading
     from capplan.costs import Overrides
     from capplan.deployment import GpuRoom
     from capplan.pipeline import predict

@@ -1,16 +1,11 @@
-"""Reading a trace for a command: format names checked, progress shown on a terminal."""
+"""Reading a trace for a command."""
 
 from typing import Any
 
-import click
-
-from capplan.readers import FORMATS, read_trace
+from capplan.readers import read_trace
 from capplan.trace import Trace
 
 
 def read(given: dict[str, Any]) -> Trace:
-    """Read the source a command was given; an unknown --from is wrong usage."""
-    name = given["format_name"]
-    if name != "auto" and name not in FORMATS:
-        raise click.UsageError(f"--from {name}: accepted: auto, {', '.join(FORMATS)}")
-    return read_trace(given["source"], name, block_size=given["block_size"], ids=given["ids"])
+    """Read the source a command was given, as `trace_options` say."""
+    return read_trace(given["source"], given["format_name"], block_size=given["block_size"], ids=given["ids"])

@@ -44,7 +44,7 @@ def decode_row(decoder: msgspec.json.Decoder[Row], text: bytes, where: str) -> R
     except msgspec.ValidationError as error:
         raise TraceError(f"{where}: {error}") from error
     except DECODE_ERRORS as error:
-        raise TraceError(f"{where}: not JSON ({error}); one complete object per line is accepted") from error
+        raise TraceError(f"{where}: not JSON ({error}); a complete object is needed") from error
 
 
 def in_batches(rows: Iterable[Item], size: int = BATCH_ROWS) -> Iterator[list[Item]]:

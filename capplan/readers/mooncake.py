@@ -66,13 +66,13 @@ def read(path: Path, options: Options, account: Account) -> Iterator[Prompts]:
             full = hashes.count_full_blocks(row.input_length, len(row.hash_ids), block, where)
             keys.append(hashes.to_keys(row.hash_ids[:full], where))
         ids, offsets = jsonl.flatten(keys)
-        times = np.array([row.timestamp for row in rows], np.float64) / MS
+        times = np.array([row.timestamp for row in rows], np.float64)
         first = float(times[0]) if first is None else first
         requests = Requests.of(
             np.array([row.input_length for row in rows], np.int64),
             output_tokens=np.array([row.output_length for row in rows], np.int64),
             request_ids=[str(account.n_read + k) for k in range(len(rows))],
-            arrival_s=times - first,
+            arrival_s=(times - first) / MS,
         )
         account.n_read += len(rows)
         yield Prompts(requests, ids, offsets, "hashes", block)

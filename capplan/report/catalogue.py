@@ -4,8 +4,8 @@ from rich.table import Table
 
 from capplan.gpu_spec import IncompleteGpu
 from capplan.hardware import list_gpus
-from capplan.model_spec import kv_bytes_per_token
-from capplan.models import list_models
+from capplan.model_spec import ModelSpec, kv_bytes_per_token
+from capplan.models import list_models, list_refused
 from capplan.report.layout import fold, make_table, print_tables
 from capplan.units import format_number
 
@@ -43,18 +43,35 @@ def render_gpus(width: int = 80) -> str:
 
 
 def render_models(width: int = 80) -> str:
-    """Models by name, with BF16 KV bytes per token and rank at TP 1, 2, 4 and 8."""
-    headings = ("\nname", "total\nB", "active\nB", "\nweights", *(f"KV B\nTP{tp}" for tp in TP_SIZES))
+    """Models by name, with BF16 KV bytes per token and rank at TP 1, 2, 4 and 8, and what is known to be missing."""
+    headings = ("\nname", "total\nB", "active\nB", "\ntype", *(f"KV B\nTP{tp}" for tp in TP_SIZES), "")
     table = make_table("", headings, 1)
+    table.padding = 0
     for model in list_models():
         table.add_row(
             model.name,
             format_number(model.total_params / 1e9),
             format_number(model.active_params / 1e9),
-            model.weight_dtype,
+            model.weight_dtype.removesuffix("-g32"),
             *(f"{kv_bytes_per_token(model, tp):,}" for tp in TP_SIZES),
+            flag_model(model),
         )
-    return _render(table, ["KV B: bytes of BF16 KV per token and tensor-parallel rank"], width)
+    notes = [
+        "type: of the published weights; KV B: bytes of BF16 KV per token and tensor-parallel rank",
+        "~ approximate: windowed layers counted for every token; * also keeps states, so that prefixes are reused at "
+        "stored boundaries only; ? unconfirmed dimensions (`capplan footprint` says more)",
+        *(f"{refused.name}: refused, {refused.reason}" for refused in list_refused()),
+    ]
+    return _render(table, notes, width)
+
+
+def flag_model(model: ModelSpec) -> str:
+    """One character: states, windows, or unconfirmed dimensions, in this order; else nothing."""
+    if model.has_state:
+        return "*"
+    if model.has_windows:
+        return "~"
+    return "?" if model.unconfirmed else ""
 
 
 def _render(table: Table, notes: list[str], width: int) -> str:

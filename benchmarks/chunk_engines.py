@@ -21,7 +21,7 @@ Int64s = NDArray[np.int64]
 UInt64s = NDArray[np.uint64]
 
 # Slots per word, line and group of the bitmap, as powers of two.
-WORD, LINE, GROUP = 6, 9, 16
+WORD, LINE, GROUP = 6, 10, 15
 
 compiled: Callable = numba.njit(cache=True, fastmath=False)
 

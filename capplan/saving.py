@@ -1,0 +1,81 @@
+"""Prefill time that a host tier saves, exact at every capacity for any cost of a suffix.
+
+The time saved by coverage `c` over GPU-served `g` is ``T(g) - T(c)``, T(x) the time to compute tokens
+x .. n. Over chunk boundaries it is a sum, each term at its chunk's stack position (docs/model.md
+section 4), so one pass gives every capacity.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capplan.kernels import timing
+from capplan.prefill import PrefillModel
+from capplan.runs import Distance, Runs, Touch
+
+Int64s = NDArray[np.int64]
+Float64s = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class SuffixTimes:
+    """T(x) of every request of a stream, in the form kernels read.
+
+    Attributes
+    ----------
+    suffix_s : (longest + 1,) float64
+        Seconds that depend on the suffix length alone.
+    attention_s : (n, kinds) float64
+        Seconds per attended position, by request and kind of layer.
+    windows : (kinds,) float64
+        Positions a kind of layer attends to at most; 0 is no limit.
+    """
+
+    suffix_s: Float64s
+    attention_s: Float64s
+    windows: Float64s
+
+    def seconds_from(self, begin: Int64s, n_input: Int64s) -> Float64s:
+        """T(begin) of every request, (n,)."""
+        return timing.time_requests(begin, n_input, self.suffix_s, self.attention_s, self.windows)
+
+
+def tabulate_times(model: PrefillModel, n_input: Int64s, scale: float = 1.0) -> SuffixTimes:
+    """Tables of a prefill model for the prompts of a stream, all times multiplied by `scale`."""
+    suffix = np.arange(int(n_input.max(initial=0)) + 1, dtype=np.float64)
+    rows = np.log2(np.maximum(suffix, 1))
+    seconds = model.dense_s * suffix / np.interp(rows, *model.dense) + model.moe_s * suffix / np.interp(rows, *model.moe)
+    seconds += model.allreduce_s * suffix + model.launch_s
+    seconds[0] = 0.0
+    share, windows = np.ascontiguousarray(model.windows.T)
+    context = np.where(windows == 0, n_input[:, None], np.minimum(n_input[:, None], windows))
+    reached = np.interp(np.log2(np.maximum(context, 1)), *model.attention)
+    attention = model.attention_s * share / reached
+    return SuffixTimes(scale * seconds, np.ascontiguousarray(scale * attention), windows)
+
+
+def linear_times(seconds_per_token: float, n_input: Int64s) -> SuffixTimes:
+    """Tables of a prefill that costs the same for every token."""
+    suffix = seconds_per_token * np.arange(int(n_input.max(initial=0)) + 1, dtype=np.float64)
+    return SuffixTimes(suffix, np.zeros((n_input.size, 1)), np.zeros(1))
+
+
+def sum_saved_seconds(
+    runs: Runs,
+    n_input: Int64s,
+    gpu_tokens: Int64s,
+    times: SuffixTimes,
+    touch: Touch = "leaf-first",
+    distance: Distance = "lookup",
+    first_request: int = 0,
+) -> Float64s:
+    """Seconds of prefill saved at `K` = 0 .. D host slots, (D + 1,), in stream order."""
+    base, slope = runs.positions(touch, distance)
+    per_position = timing.spread_seconds(
+        runs.offsets, runs.start, runs.length, base, slope, runs.chunk_tokens, n_input, gpu_tokens,
+        times.suffix_s, times.attention_s, times.windows, first_request, runs.n_distinct,
+    )  # fmt: skip
+    saved = np.zeros(per_position.size, np.float64)
+    np.cumsum(per_position[:-1], out=saved[1:])
+    return saved

@@ -1,0 +1,237 @@
+import json
+import math
+import re
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from plans import (
+    SMALL,
+    agent_trace,
+    make_costs,
+    make_deployment,
+    make_plan,
+    make_prediction,
+    make_workload,
+    tier_tables,
+)
+
+from capplan import Options, predict, write_trace
+from capplan.deployment import GpuRoom
+from capplan.report import render
+from capplan.report.as_json import sample_curve
+
+UNIT = re.compile(
+    r"(tokens|bytes|gib|slots|chunks|requests|sessions|tasks|copies|ranks|share|size|_s)"
+    r"(_per_(rank|node|s|hour|token|request))*(_at_(low|high)_rate)?$"
+)
+UNITLESS = {"format", "tp", "gamma_gpu", "gamma_host"}
+
+
+def refuse(constant):
+    raise AssertionError(f"{constant} is not JSON")
+
+
+def parse(text):
+    return json.loads(text, parse_constant=refuse)
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return predict(agent_trace(), "h20,h100", options=Options(**SMALL))
+
+
+@pytest.fixture(scope="module")
+def record(plan):
+    return parse(render(plan, "json"))
+
+
+def test_format_comes_first(plan, record):
+    assert render(plan, "json").startswith('{\n "format": 1,\n')
+    assert list(record) == ["format", "trace", "order", "predictions"]
+    assert [list(prediction) for prediction in record["predictions"]] == [
+        [
+            "inputs",
+            "scale",
+            "rows",
+            "curve",
+            "transitions",
+            "knee",
+            "recommendation",
+            "verdict",
+            "warnings",
+            "assumptions",
+        ]
+    ] * 2
+
+
+def test_what_was_planned_from(plan, record):
+    requests = plan.trace.requests
+    assert record["trace"] == {
+        "source": "agents",
+        "fingerprint": plan.trace.fingerprint,
+        "requests": 24,
+        "sessions": 4,
+        "tasks": 4,
+        "input_tokens": int(requests.input_tokens.sum()),
+        "output_tokens": 24 * 16,
+        "resolution_tokens": 16,
+        "outputs_known": True,
+        "notes": [],
+    }
+    assert record["order"] == {"kind": "recorded", "pool_size": None, "warmup_requests": 0, "counted_requests": 24}
+
+
+def test_order_of_a_pool_with_warmup():
+    plan = predict(agent_trace(), options=Options(**SMALL, pool_size=3, warmup=0.25))
+    order = parse(render(plan, "json"))["order"]
+    assert order == {"kind": "pool", "pool_size": 3, "warmup_requests": 6, "counted_requests": 18}
+
+
+def test_inputs():
+    options = Options(tp=8, host_gib=(1.0,), room=GpuRoom(kv_tokens=300_000))
+    inputs = parse(render(predict(agent_trace(), options=options), "json"))["predictions"][0]["inputs"]
+    assert inputs.pop("weight_bytes_per_rank") > 7e9
+    assert inputs == {
+        "gpu": "h20",
+        "gpu_title": "NVIDIA H20 96 GB",
+        "model": "qwen3-coder-30b-a3b",
+        "tp": 8,
+        "kv_dtype": "bf16",
+        "weight_dtype": "bf16",
+        "kv_bytes_per_token_per_rank": 24_576,
+        "chunk_tokens": 1024,
+        "chunk_bytes_per_rank": 24 * 2**20,
+        "touch": "leaf-first",
+        "distance": "lookup",
+        "gpu_slots": 18_750,
+        "gpu_block_tokens": 16,
+        "gpu_kv_tokens": 300_000,
+        "host_copies_per_node": 8,
+        "prefill_s_per_token": pytest.approx(67.9e-6),
+        "prefill_position_tokens": None,
+        "h2d_bytes_per_s": pytest.approx({"low": 52e9, "typical": 53.45e9, "high": 54.9e9}),
+        "load_s_per_request": 0.01,
+        "load_s_per_token": 5e-7,
+    }
+
+
+def test_every_number_has_its_unit_in_its_key(record):
+    found = set()
+
+    def walk(value, key):
+        if isinstance(value, dict):
+            for name, item in value.items():
+                walk(item, key if name in ("low", "typical", "high") else name)
+        elif isinstance(value, list):
+            for item in value:
+                walk(item, key)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            found.add(key)
+
+    walk(record, "")
+    assert found >= {"host_gib_per_rank", "prefill_saved_s_per_hour", "h2d_bytes_per_s", "slots", "format"}
+    assert {key for key in found if not UNIT.search(key)} <= UNITLESS
+
+
+def test_rows_hold_every_column(plan, record):
+    for answer, prediction in zip(plan.answers, record["predictions"], strict=True):
+        assert len(prediction["rows"]) == len(answer.rows)
+        for row, expected in zip(prediction["rows"], answer.rows, strict=True):
+            assert row == {name: getattr(expected, name) for name in expected.__slots__}
+
+
+def test_marks(plan, record):
+    for answer, record_of in zip(plan.answers, record["predictions"], strict=True):
+        prediction, verdict = answer.prediction, answer.verdict
+        marks = {"knee": verdict.knee_slots, "recommendation": verdict.recommended_slots}
+        pairs = [(record_of[name], {}, slots) for name, slots in marks.items()]
+        for mark, (share, slots) in zip(record_of["transitions"], verdict.transitions.items(), strict=True):
+            pairs.append((mark, {"saving_share": share}, slots))
+        for mark, share, slots in pairs:
+            assert mark == {
+                **share,
+                "slots": slots,
+                "gib_per_rank": prediction.gib_at(slots),
+                "gib_per_node": prediction.gib_at(slots),
+                "computed_tokens": int(prediction.tiers.computed_tokens[slots]),
+            }
+        rate = verdict.break_even_bytes_per_s
+        assert record_of["verdict"] == {
+            "answer": verdict.answer,
+            "reason": verdict.reason,
+            "break_even_bytes_per_s": rate if math.isfinite(rate) else None,
+        }
+        assert record_of["warnings"] == list(verdict.warnings)
+        assert record_of["assumptions"] == [
+            *plan.assumptions,
+            *prediction.deployment.notes,
+            *prediction.costs.notes,
+        ]
+
+
+def test_unknown_and_endless_numbers_are_null():
+    workload = make_workload(concurrent_tasks=None, span_s=None)
+    prediction = make_prediction([0, 1000], loads=[0, 1], costs=make_costs(load_s=1e6), workload=workload)
+    record = parse(render(make_plan(prediction), "json"))["predictions"][0]
+    assert record["verdict"]["break_even_bytes_per_s"] is None
+    assert record["scale"]["reuse_bytes_per_rank"] is None
+    assert record["rows"][1]["write_gib_per_s"] is None
+
+
+def test_names_that_are_unknown_are_null():
+    trace = parse(render(predict(agent_trace(has_tasks=False), options=Options(**SMALL)), "json"))["trace"]
+    assert (trace["sessions"], trace["tasks"]) == (None, None)
+
+
+def test_same_input_gives_the_same_bytes(plan, tmp_path):
+    again = predict(agent_trace(), "h20,h100", options=Options(**SMALL))
+    assert render(again, "json") == render(plan, "json")
+    path = tmp_path / "agents"
+    write_trace(agent_trace(), path)
+    assert render(predict(path, "h20,h100", options=Options(**SMALL)), "json") == render(plan, "json")
+
+
+def test_curve_of_the_file_is_that_of_the_prediction(plan, record):
+    for answer, record_of in zip(plan.answers, record["predictions"], strict=True):
+        check_curve(answer.prediction, record_of["curve"])
+        assert record_of["curve"] == sample_curve(answer.prediction)
+
+
+@given(tier_tables())
+def test_curve_covers_every_step_exactly(table):
+    restored, moved, loads = table
+    written = np.arange(restored.size)[::-1]
+    prediction = make_prediction(restored, moved=moved, loads=loads, written=written)
+    check_curve(prediction, sample_curve(prediction))
+
+
+@given(st.integers(1, 10**15), st.integers(2, 5000))
+def test_curve_of_many_slots_has_at_most_2000_points(total, n_slots):
+    restored = np.linspace(0, total, n_slots).astype(np.int64)
+    prediction = make_prediction(restored, deployment=make_deployment())
+    check_curve(prediction, sample_curve(prediction))
+
+
+def check_curve(prediction, curve):
+    """For every 0.05 % of the saving the first capacity that reaches it is there, with exact values."""
+    tiers = prediction.tiers
+    restored = tiers.restored_tokens
+    slots = np.array(curve["slots"])
+    assert slots.size <= 2000
+    assert (np.diff(slots) > 0).all()
+    total = int(restored[-1])
+    needed = {int(np.searchsorted(restored, -(-step * total // 2000))) for step in range(1, 2001)}
+    assert set(slots.tolist()) == needed
+    if total:
+        reached = restored[slots]
+        below = restored[np.maximum(slots - 1, 0)]
+        steps = [Fraction(int(tokens) * 2000, total) for tokens in reached]
+        assert all(int(step) > Fraction(int(tokens) * 2000, total) for step, tokens in zip(steps, below, strict=True))
+        assert slots[-1] == np.argmax(restored == total)
+    assert curve["saved_tokens"] == restored[slots].tolist()
+    assert curve["moved_tokens"] == tiers.moved_tokens[slots].tolist()
+    assert curve["loading_requests"] == tiers.loads[slots].tolist()
+    assert curve["written_tokens"] == [int(tiers.coverage.written(k)) * tiers.chunk_tokens for k in slots.tolist()]
