@@ -48,10 +48,9 @@ class CoverageCurve:
 
 
 def sum_up_to(difference: Int64s) -> Int64s:
-    """Totals over positions below each `K`, (size,), from a difference array over positions."""
-    totals = np.zeros(difference.size, np.int64)
-    np.cumsum(np.cumsum(difference[:-1]), out=totals[1:])
-    return totals
+    """Totals over positions below each `K`, (size,), in place of a difference array over positions."""
+    spread.sum_twice(difference)
+    return difference
 
 
 def build_curve(
@@ -70,8 +69,9 @@ def build_curve(
     """
     counted = slice(int(runs.offsets[first_request]), None)
     base, slope = runs.positions(touch, distance)
-    covered = spread.count_at_positions(runs.length[counted], base[counted], slope, runs.n_distinct)
-    touched = spread.count_at_positions(runs.length[counted], runs.touch_positions(touch)[counted], 0, runs.n_distinct)
+    covered, touched = np.zeros((2, runs.n_distinct + 1), np.int64)
+    spread.count_at_positions(covered, runs.length[counted], base[counted], slope)
+    spread.count_at_positions(touched, runs.length[counted], runs.touch_positions(touch)[counted], 0)
     kept = sum_up_to(touched)
     written = int(runs.n_chunks[first_request:].sum()) - kept
     written[0] = 0

@@ -45,7 +45,9 @@ def tabulate_times(model: PrefillModel, n_input: Int64s, scale: float = 1.0) -> 
     """Tables of a prefill model for the prompts of a stream, all times multiplied by `scale`."""
     suffix = np.arange(int(n_input.max(initial=0)) + 1, dtype=np.float64)
     rows = np.log2(np.maximum(suffix, 1))
-    seconds = model.dense_s * suffix / np.interp(rows, *model.dense) + model.moe_s * suffix / np.interp(rows, *model.moe)
+    seconds = model.dense_s * suffix / np.interp(rows, *model.dense) + model.moe_s * suffix / np.interp(
+        rows, *model.moe
+    )
     seconds += model.allreduce_s * suffix + model.launch_s
     seconds[0] = 0.0
     share, windows = np.ascontiguousarray(model.windows.T)

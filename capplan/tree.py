@@ -65,7 +65,10 @@ def build_tree(trace: Trace) -> PrefixTree:
             _key(rows, path_end, stride)[own],
         ]
     )
-    nodes = np.unique(cuts)
+    cuts.sort()
+    is_first = np.ones(cuts.size, bool)
+    is_first[1:] = cuts[1:] != cuts[:-1]
+    nodes = cuts[is_first]
     node_row, node_end = nodes // stride, nodes % stride
     first = np.ones(nodes.size, bool)
     first[1:] = node_row[1:] != node_row[:-1]

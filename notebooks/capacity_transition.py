@@ -45,7 +45,9 @@ print(f"{len(trace):,} calls, {n_input.sum() / 1e6:.1f} M prompt tokens, mean {n
 
 # %%
 for row in (0, 1, 2, 3):
-    print(f"call {row}: {n_input[row]:>6,} tokens, {trace.shared_tokens[row]:>6,} of them as in call {trace.parent[row]}")
+    print(
+        f"call {row}: {n_input[row]:>6,} tokens, {trace.shared_tokens[row]:>6,} of them as in call {trace.parent[row]}"
+    )
 
 # %% [markdown]
 # ## Stack distances

@@ -223,8 +223,10 @@ def test_recorded_order_of_arrivals_interleaves_tasks():
         ({"edit_probability": 1.5}, "edit_probability is 1.5; 0 to 1 is accepted"),
         ({"arrivals_per_s": 0.0}, "arrivals_per_s is 0.0; a rate above 0, or None is accepted"),
         ({"window_tokens": 40}, "shared_prompt_tokens is 40; at most window_tokens - 4 (36) is accepted"),
-        ({"sub_agent_prompt_tokens": 131_070},
-         "sub_agent_prompt_tokens is 131070; at most window_tokens - 4 (131068) is accepted"),
+        (
+            {"sub_agent_prompt_tokens": 131_070},
+            "sub_agent_prompt_tokens is 131070; at most window_tokens - 4 (131068) is accepted",
+        ),
     ],
 )
 def test_bad_parameters_are_refused(change, message):

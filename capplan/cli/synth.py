@@ -47,7 +47,7 @@ SECONDS = click.FloatRange(min=0)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("-o", "--output", "out", required=True, type=click.Path(dir_okay=False), help="Parquet file to write.")
 @click.pass_context
-def command(ctx: click.Context, **given: Any) -> None:
+def command(ctx: click.Context, /, **given: Any) -> None:
     """Draw tasks with a shared prompt, growing or edited contexts, sub-agents and tool gaps.
 
     The same options and seed give the same file. Options left out keep the preset's value.
@@ -59,7 +59,7 @@ def command(ctx: click.Context, **given: Any) -> None:
     from capplan.workloads import PRESETS
 
     preset = PRESETS[given["preset"]]
-    changes = {field: given[name] for name, field in FIELDS.items() if given[name] is not None}
+    changes: dict[str, Any] = {field: given[name] for name, field in FIELDS.items() if given[name] is not None}
     if given["calls"] is not None:
         changes["n_calls"] = given["calls"] * changes.get("n_tasks", preset.n_tasks)
     elif given["tasks"] is not None:

@@ -30,7 +30,9 @@ def find_holder(taken: Int64s, owner: Int64s, position: int, depth: int) -> int:
 def grow(table: Int64s) -> Int64s:
     """Copy of a (rows, columns) table with room for twice the rows."""
     larger = np.empty((2 * table.shape[0], table.shape[1]), np.int64)
-    larger[: table.shape[0]] = table
+    for row in range(table.shape[0]):  # a slice assignment would take seconds to compile
+        for column in range(table.shape[1]):
+            larger[row, column] = table[row, column]
     return larger
 
 

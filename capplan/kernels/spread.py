@@ -25,12 +25,22 @@ def add_range(difference: Int64s, base: int, slope: int, skip: int, count: int, 
 
 
 @kernel
-def count_at_positions(length: Int64s, base: Int64s, slope: int, n_slots: int) -> Int64s:
-    """Difference array, (n_slots + 1,), of chunks by stack position."""
-    difference = np.zeros(n_slots + 1, np.int64)
+def count_at_positions(difference: Int64s, length: Int64s, base: Int64s, slope: int) -> None:
+    """Count chunks by stack position in a difference array of zeros, one longer than there are slots."""
     for k in range(length.size):
         add_range(difference, base[k], slope, 0, length[k], 1)
-    return difference
+
+
+@kernel
+def sum_twice(difference: Int64s) -> None:
+    """Turn a difference array over positions, in place, into totals over positions below each index."""
+    at_position = 0
+    below = 0
+    for k in range(difference.size):
+        change = difference[k]
+        difference[k] = below
+        at_position += change
+        below += at_position
 
 
 @kernel

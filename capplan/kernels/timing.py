@@ -27,7 +27,9 @@ def time_suffix(x: int, n: int, suffix_s: Float64s, attention_s: Float64s, windo
 
 
 @kernel
-def time_requests(begin: Int64s, n_tokens: Int64s, suffix_s: Float64s, attention_s: Float64s, windows: Float64s) -> Float64s:
+def time_requests(
+    begin: Int64s, n_tokens: Int64s, suffix_s: Float64s, attention_s: Float64s, windows: Float64s
+) -> Float64s:
     """T(begin) of every request, (n,); `attention_s` is (n, kinds)."""
     seconds = np.empty(n_tokens.size, np.float64)
     for r in range(n_tokens.size):

@@ -1,5 +1,8 @@
 """Block hashes as sources write them: integers of any sign or strings, up to 64 bits, never floats."""
 
+from collections.abc import Callable, Sequence
+from itertools import chain
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +23,19 @@ def to_keys(values: list[int] | list[str] | list[int | str], where: str) -> NDAr
         return np.array(values, np.uint64)
     except (OverflowError, ValueError, TypeError):
         return np.array([_to_key(value, k, where) for k, value in enumerate(values)], np.uint64)
+
+
+def flatten_keys(
+    lists: Sequence[list[int] | list[int | str]], locate: Callable[[int], str]
+) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Hashes of many requests, flat, and their (n + 1,) offsets; `locate(k)` names request `k` in errors."""
+    offsets = np.zeros(len(lists) + 1, np.int64)
+    np.cumsum([len(ids) for ids in lists], out=offsets[1:])
+    try:
+        return np.fromiter(chain.from_iterable(lists), np.uint64, int(offsets[-1])), offsets
+    except (OverflowError, ValueError, TypeError):
+        keys = [to_keys(list(ids), locate(k)) for k, ids in enumerate(lists)]
+        return np.concatenate(keys), offsets
 
 
 def _to_key(value: int | str, index: int, where: str) -> int:

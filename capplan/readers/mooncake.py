@@ -5,6 +5,8 @@ since only full blocks can be found again.
 """
 
 from collections.abc import Iterator
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +24,8 @@ CARRIES = "JSONL with timestamp in ms, input_length, output_length, hash_ids of 
 BLOCK_TOKENS = 512
 MS = 1000.0
 EXTENSIONS = ("session_id", "delay", "delay_ms", "wait_for", "prefix_reset", "group_id", "is_restart", "messages")
+read_extensions = attrgetter(*EXTENSIONS)
+NO_EXTENSIONS = (msgspec.UNSET,) * len(EXTENSIONS)
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_TOKENS)]
 
@@ -55,17 +59,10 @@ def read(path: Path, options: Options, account: Account) -> Iterator[Prompts]:
     first: float | None = None
     for batch in jsonl.in_batches(jsonl.read_lines(path, Row)):
         rows = [row for _, row in batch]
-        keys = []
-        for number, row in batch:
-            where = f"{path}, line {number}"
-            _refuse_extensions(row, where)
-            if abs(row.timestamp) > LARGEST_S * MS:
-                raise TraceError(
-                    f"{where}: timestamp is out of range; up to {LARGEST_S * MS:g} ms either way are accepted"
-                )
-            full = hashes.count_full_blocks(row.input_length, len(row.hash_ids), block, where)
-            keys.append(hashes.to_keys(row.hash_ids[:full], where))
-        ids, offsets = jsonl.flatten(keys)
+        full = [_check_row(row, block, f"{path}, line {number}") for number, row in batch]
+        ids, offsets = hashes.flatten_keys(
+            [row.hash_ids[:n] for row, n in zip(rows, full, strict=True)], partial(_locate, path, batch)
+        )
         times = np.array([row.timestamp for row in rows], np.float64)
         first = float(times[0]) if first is None else first
         requests = Requests.of(
@@ -79,10 +76,18 @@ def read(path: Path, options: Options, account: Account) -> Iterator[Prompts]:
     account.assume(f"timestamps are milliseconds and blocks {block} tokens, as the Mooncake release defines them")
 
 
-def _refuse_extensions(row: Row, where: str) -> None:
-    for name in EXTENSIONS:
-        if getattr(row, name) is not msgspec.UNSET:
-            raise TraceError(
-                f"{where}: field {name} belongs to an extended Mooncake dialect; accepted: timestamp, input_length, "
-                "output_length, hash_ids"
-            )
+def _locate(path: Path, batch: list[tuple[int, Row]], k: int) -> str:
+    return f"{path}, line {batch[k][0]}"
+
+
+def _check_row(row: Row, block: int, where: str) -> int:
+    """Number of full blocks of a row that is as released; raises TraceError for another dialect's."""
+    if read_extensions(row) != NO_EXTENSIONS:
+        name = next(name for name in EXTENSIONS if getattr(row, name) is not msgspec.UNSET)
+        raise TraceError(
+            f"{where}: field {name} belongs to an extended Mooncake dialect; accepted: timestamp, input_length, "
+            "output_length, hash_ids"
+        )
+    if abs(row.timestamp) > LARGEST_S * MS:
+        raise TraceError(f"{where}: timestamp is out of range; up to {LARGEST_S * MS:g} ms either way are accepted")
+    return hashes.count_full_blocks(row.input_length, len(row.hash_ids), block, where)

@@ -19,7 +19,9 @@ from capplan.tree import build_tree
 def test_chunks_are_counted_at_their_positions(slope, runs):
     n_slots = 15
     base, length = (np.array([run[k] for run in runs], np.int64) for k in (0, 1))
-    totals = sum_up_to(spread.count_at_positions(length, base, slope, n_slots))
+    difference = np.zeros(n_slots + 1, np.int64)
+    spread.count_at_positions(difference, length, base, slope)
+    totals = sum_up_to(difference)
     stand = [first + slope * i for first, count in runs for i in range(count)]
     assert totals.tolist() == [sum(position < k for position in stand) for k in range(n_slots + 1)]
 
