@@ -15,9 +15,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from capplan.curve import measure_coverage
     from capplan.errors import CapplanError, SpecError, TraceError
     from capplan.order import choose_order
-    from capplan.pipeline import measure_coverage, predict
+    from capplan.pipeline import predict
     from capplan.plan import Options
     from capplan.readers import read_trace
     from capplan.readers.canonical import write_trace
@@ -30,7 +31,7 @@ _HOMES = {
     "TraceError": "capplan.errors",
     "Options": "capplan.plan",
     "choose_order": "capplan.order",
-    "measure_coverage": "capplan.pipeline",
+    "measure_coverage": "capplan.curve",
     "predict": "capplan.pipeline",
     "read_trace": "capplan.readers",
     "write_trace": "capplan.readers.canonical",

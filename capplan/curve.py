@@ -6,7 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capplan.kernels import spread
-from capplan.runs import Distance, Runs, Touch
+from capplan.order import Order, choose_order
+from capplan.runs import Distance, Runs, Touch, find_runs
+from capplan.trace import Trace
+from capplan.tree import build_tree
 
 Int64s = NDArray[np.int64]
 
@@ -82,3 +85,24 @@ def cover_requests(runs: Runs, n_slots: int, touch: Touch = "leaf-first", distan
     """Tokens each request finds in a tier of `n_slots` slots at its lookup, (n,) in stream order."""
     base, slope = runs.positions(touch, distance)
     return spread.cover_requests(runs.offsets, runs.length, base, slope, n_slots) * runs.chunk_tokens
+
+
+def measure_coverage(
+    trace: Trace,
+    chunk_tokens: int = 1024,
+    order: Order | None = None,
+    touch: Touch = "leaf-first",
+    distance: Distance = "lookup",
+) -> CoverageCurve:
+    """Tokens covered by one LRU tier at every capacity, without any GPU or model.
+
+    Parameters
+    ----------
+    trace : Trace
+    chunk_tokens : int
+        Multiple of the trace's resolution.
+    order : Order, optional
+        Default: `choose_order(trace)`.
+    """
+    order = choose_order(trace) if order is None else order
+    return build_curve(find_runs(trace, build_tree(trace), order, chunk_tokens), touch, distance)

@@ -7,17 +7,16 @@ from pathlib import Path
 import numpy as np
 
 from capplan.costs import estimate_costs
-from capplan.curve import CoverageCurve, build_curve
 from capplan.deployment import deploy
 from capplan.gpu_spec import GpuSpec
 from capplan.hardware import load_gpu
 from capplan.model_spec import ModelSpec
 from capplan.models import load_model
 from capplan.order import Order, choose_order, count_open_tasks
-from capplan.plan import DEFAULT_CHUNK_TOKENS, Answer, Options, Plan
+from capplan.plan import Answer, Options, Plan
 from capplan.prediction import Prediction, Workload, choose_capacities
 from capplan.readers import read_trace
-from capplan.runs import Distance, Runs, Touch, find_runs
+from capplan.runs import Runs, find_runs
 from capplan.tiers import GPU_BLOCK_TOKENS, count_restorable, overlay_tiers, serve_from_gpu
 from capplan.trace import Trace
 from capplan.tree import PrefixTree, build_tree
@@ -65,27 +64,6 @@ def predict(
         for p in predictions
     )
     return Plan(trace, stream.order, options, stream.first_request, answers, stream.describe())
-
-
-def measure_coverage(
-    trace: Trace,
-    chunk_tokens: int = DEFAULT_CHUNK_TOKENS,
-    order: Order | None = None,
-    touch: Touch = "leaf-first",
-    distance: Distance = "lookup",
-) -> CoverageCurve:
-    """Tokens covered by one LRU tier at every capacity, without any GPU or model.
-
-    Parameters
-    ----------
-    trace : Trace
-    chunk_tokens : int
-        Multiple of the trace's resolution.
-    order : Order, optional
-        Default: `choose_order(trace)`.
-    """
-    order = choose_order(trace) if order is None else order
-    return build_curve(find_runs(trace, build_tree(trace), order, chunk_tokens), touch, distance)
 
 
 @dataclass(frozen=True, slots=True)

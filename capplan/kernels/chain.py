@@ -1,4 +1,8 @@
-"""Chained block keys: XXH64 of a block's ids, little-endian 32-bit, seeded with the previous key."""
+"""Chained block keys: a block's own hash, hashed with the previous key as seed. XXH64 both times.
+
+A block's own hash, over its ids as little-endian 32-bit words, does not wait for the key before it;
+only the short second step does.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +20,7 @@ P5 = np.uint64(0x27D4EB2F165667C5)
 BITS = np.uint64(64)
 HALF = np.uint64(32)
 R1, R7, R11, R12, R18, R23, R27, R31 = (np.uint64(bits) for bits in (1, 7, 11, 12, 18, 23, 27, 31))
+NO_SEED, WORD_BYTES = np.uint64(0), np.uint64(8)
 S29, S33 = np.uint64(29), np.uint64(33)
 
 
@@ -44,6 +49,14 @@ def merge_lane(key: np.uint64, lane: np.uint64) -> np.uint64:
 
 
 @kernel
+def finish(key: np.uint64) -> np.uint64:
+    """Final mix of XXH64."""
+    key = (key ^ (key >> S33)) * P2
+    key = (key ^ (key >> S29)) * P3
+    return key ^ (key >> HALF)
+
+
+@kernel
 def hash_block(ids: UInt32s, begin: int, n_ids: int, seed: np.uint64) -> np.uint64:
     """XXH64 of ``ids[begin:begin + n_ids]`` as little-endian bytes."""
     at = begin
@@ -69,9 +82,13 @@ def hash_block(ids: UInt32s, begin: int, n_ids: int, seed: np.uint64) -> np.uint
         at += 2
     if at < end:
         key = rotate(key ^ (np.uint64(ids[at]) * P1), R23) * P2 + P3
-    key = (key ^ (key >> S33)) * P2
-    key = (key ^ (key >> S29)) * P3
-    return key ^ (key >> HALF)
+    return finish(key)
+
+
+@kernel
+def chain_key(previous: np.uint64, block_hash: np.uint64) -> np.uint64:
+    """XXH64 of a block's own hash, as 8 little-endian bytes, seeded with the previous key."""
+    return finish(rotate((previous + P5 + WORD_BYTES) ^ mix_word(NO_SEED, block_hash), R27) * P1 + P4)
 
 
 @kernel
@@ -79,7 +96,7 @@ def chain_blocks(ids: UInt32s, begin: int, block_ids: int, seed: np.uint64, keys
     """Write the keys of `n_blocks` consecutive blocks from ``ids[begin]`` on into ``keys[:n_blocks]``."""
     key = seed
     for k in range(n_blocks):
-        key = hash_block(ids, begin + k * block_ids, block_ids, key)
+        key = chain_key(key, hash_block(ids, begin + k * block_ids, block_ids, NO_SEED))
         keys[k] = key
 
 

@@ -39,7 +39,7 @@ def test_formats(linked, kind):
         ("--pool 3", Options(pool_size=3)),
         ("--order pool", Options(order="pool")),
         ("--order recorded", Options(order="recorded")),
-        ("--host-gib 0.5,0.25,0.5", Options(host_gib=(0.25, 0.5))),
+        ("--host-gib 0.5,4,0.25,2,0.5", Options(host_gib=(0.25, 0.5, 2.0, 4.0))),
         ("--chunk-tokens 64", Options(chunk_tokens=64)),
         ("--chunk-tokens 64 --touch head-first", Options(chunk_tokens=64, touch="head-first")),
         ("--chunk-tokens 64 --distance sequential", Options(chunk_tokens=64, distance="sequential")),
