@@ -24,8 +24,8 @@ from capplan.engines import (
 )
 from capplan.errors import SpecError
 from capplan.hardware import load_gpu
-from capplan.model_spec import ModelSpec, host_copies
 from capplan.models import load_model
+from capplan.models.model_spec import ModelSpec, host_copies
 from capplan.units import GIB, bytes_to_gib, format_number, gib_to_bytes, round_up
 
 BLOCK_TOKENS = 16

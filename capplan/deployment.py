@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from capplan.errors import SpecError
-from capplan.gpu_spec import GpuSpec
-from capplan.model_spec import ModelSpec, host_copies, kv_bytes_per_token, tp_divides, weight_bytes_per_rank
+from capplan.hardware.gpu_spec import GpuSpec
+from capplan.models.model_spec import ModelSpec, host_copies, kv_bytes_per_token, tp_divides, weight_bytes_per_rank
 from capplan.units import GIB, bytes_to_gib, format_number, gib_to_bytes
 
 TP_SIZES = (1, 2, 4, 8)

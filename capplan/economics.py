@@ -3,8 +3,8 @@
 What is modelled: prefill time per token as FLOPs over sustained FLOP/s at a stated mean attended position, a
 restore as bytes over one effective link rate plus a fixed cost per loading request, the engine's fixed floor
 under any time to first token.
-What is not: prefill shares that depend on the size (`capplan.prefill`), how the effective rate falls with the
-size of the copied pieces and contention between ranks (`capplan.restore`): the caller passes what holds.
+What is not: prefill shares that depend on the size (`capplan.costs.prefill`), how the effective rate falls with the
+size of the copied pieces and contention between ranks (`capplan.costs.restore`): the caller passes what holds.
 Every function is plain arithmetic on SI units (bytes, seconds, FLOP/s); an endless break-even means never.
 """
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from capplan.errors import SpecError
-from capplan.model_spec import (
+from capplan.models.model_spec import (
     ModelSpec,
     context_bytes,
     host_copies,

@@ -8,10 +8,10 @@ import numpy as np
 
 from capplan.costs import estimate_costs
 from capplan.deployment import deploy
-from capplan.gpu_spec import GpuSpec
 from capplan.hardware import load_gpu
-from capplan.model_spec import ModelSpec
+from capplan.hardware.gpu_spec import GpuSpec
 from capplan.models import load_model
+from capplan.models.model_spec import ModelSpec
 from capplan.order import Order, choose_order, count_open_tasks
 from capplan.plan import Answer, Options, Plan
 from capplan.prediction import Prediction, Workload, choose_capacities

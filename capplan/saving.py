@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from capplan.costs.prefill import PrefillModel
 from capplan.kernels import timing
-from capplan.prefill import PrefillModel
 from capplan.runs import Distance, Runs, Touch
 
 Int64s = NDArray[np.int64]

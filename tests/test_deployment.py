@@ -8,8 +8,8 @@ import pytest
 from capplan.deployment import TP_SIZES, GpuRoom, deploy
 from capplan.errors import SpecError
 from capplan.hardware import load_gpu
-from capplan.model_spec import kv_bytes_per_token
 from capplan.models import load_model
+from capplan.models.model_spec import kv_bytes_per_token
 
 GIB = 2**30
 CODER = "qwen3-coder-30b-a3b"

@@ -6,8 +6,6 @@ from hypothesis import strategies as st
 
 from capplan import spec_files
 from capplan.errors import SpecError
-from capplan.layer_groups import LayerGroup
-from capplan.model_spec import ENGINE_KEEPS_WINDOWS
 from capplan.models import (
     KV_DTYPES,
     WEIGHT_DTYPE_BYTES,
@@ -24,6 +22,8 @@ from capplan.models import (
     weight_bytes_per_rank,
     window_bytes_per_token,
 )
+from capplan.models.layer_groups import LayerGroup
+from capplan.models.model_spec import ENGINE_KEEPS_WINDOWS
 
 MODELS = list_models()
 NAMES = [model.name for model in MODELS]

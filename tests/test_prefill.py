@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from capplan.costs.prefill import PrefillModel, allreduce_bytes_per_token, build_prefill, seconds
+from capplan.costs.prefill_curve import Curve
 from capplan.errors import SpecError
 from capplan.hardware import GpuSpec, list_gpus, load_gpu
 from capplan.models import load_model
-from capplan.prefill import PrefillModel, allreduce_bytes_per_token, build_prefill, seconds
-from capplan.prefill_curve import Curve
 
 GPUS = {gpu.name: gpu for gpu in list_gpus() if isinstance(gpu, GpuSpec)}
 OPERATOR_TABLES = sorted(name for name, gpu in GPUS.items() if gpu.prefill)

@@ -5,15 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capplan import spec_files
-from capplan.copy_rate import effective_rates
+from capplan.costs.copy_rate import effective_rates
+from capplan.costs.fragment import fragment_bytes, fragments_per_block, fragments_per_token
+from capplan.costs.prefill import build_prefill, seconds
+from capplan.costs.restore import estimate_rate
+from capplan.costs.restore_spec import LAYOUTS, METHODS, load_restore_tables
 from capplan.economics import load_overhead_seconds, obr_ttft
 from capplan.errors import SpecError
-from capplan.fragment import fragment_bytes, fragments_per_block, fragments_per_token
 from capplan.hardware import GpuSpec, list_gpus, load_gpu
 from capplan.models import load_model
-from capplan.prefill import build_prefill, seconds
-from capplan.restore import estimate_rate
-from capplan.restore_spec import LAYOUTS, METHODS, load_restore_tables
 
 TABLES = load_restore_tables()
 GPUS = {gpu.name: gpu for gpu in list_gpus() if isinstance(gpu, GpuSpec)}
@@ -55,7 +55,7 @@ def test_fragments_of_a_token():
     st.sampled_from(["llama-3.1-8b", "deepseek-v3"]), st.integers(1, 8), st.integers(1, 256), st.sampled_from(LAYOUTS)
 )
 def test_fragments_hold_the_tokens_bytes(name, tp, block, layout):
-    from capplan.model_spec import kv_bytes_per_token
+    from capplan.models.model_spec import kv_bytes_per_token
 
     model = load_model(name)
     held = fragment_bytes(model, tp, "bf16", block, layout) * fragments_per_token(model, block, layout)

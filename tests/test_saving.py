@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import paths
 
+from capplan.costs.prefill import build_prefill, seconds
 from capplan.curve import cover_requests
 from capplan.hardware import load_gpu
 from capplan.linking import link_prompts
 from capplan.models import load_model
 from capplan.order import Order
-from capplan.prefill import build_prefill, seconds
 from capplan.prompts import Prompts, Requests
 from capplan.runs import find_runs
 from capplan.saving import linear_times, sum_saved_seconds, tabulate_times

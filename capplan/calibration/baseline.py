@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from capplan.economics import TAU_LOAD_PER_TOKEN_S, TAU_LOAD_S, prefill_seconds_per_token
-from capplan.gpu_spec import Dtype, GpuSpec
-from capplan.model_spec import ModelSpec, kv_bytes_per_token
+from capplan.hardware.gpu_spec import Dtype, GpuSpec
+from capplan.models.model_spec import ModelSpec, kv_bytes_per_token
 from capplan.units import GB
 
 

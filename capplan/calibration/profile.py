@@ -9,7 +9,7 @@ import msgspec
 from capplan.calibration.fits import Fit, Parameter
 from capplan.calibration.pipeline import Calibration
 from capplan.calibration.ttft import list_scaled
-from capplan.gpu_spec import MeasuredPrefill
+from capplan.hardware.gpu_spec import MeasuredPrefill
 from capplan.units import GB, format_number
 
 DIGITS = 6

@@ -1,4 +1,4 @@
-"""Prefill time for kernels: the same arithmetic as `capplan.prefill.seconds`, a value or an array at a time."""
+"""Prefill time for kernels: the same arithmetic as `capplan.costs.prefill.seconds`, a value or an array at a time."""
 
 import math
 

@@ -2,10 +2,10 @@
 
 from rich.table import Table
 
-from capplan.gpu_spec import IncompleteGpu
 from capplan.hardware import list_gpus
-from capplan.model_spec import ModelSpec, kv_bytes_per_token
+from capplan.hardware.gpu_spec import IncompleteGpu
 from capplan.models import list_models, list_refused
+from capplan.models.model_spec import ModelSpec, kv_bytes_per_token
 from capplan.report.layout import fold, make_table, print_tables
 from capplan.units import format_number
 

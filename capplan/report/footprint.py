@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from capplan.footprint import BLOCK_TOKENS, LAST_WINDOWS, Footprint
-from capplan.layer_groups import LayerGroup
-from capplan.model_spec import ModelSpec
+from capplan.models.layer_groups import LayerGroup
+from capplan.models.model_spec import ModelSpec
 from capplan.report.layout import fold, make_table, print_tables
 from capplan.units import MIB, bytes_to_gib, format_number
 

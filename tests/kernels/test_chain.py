@@ -44,10 +44,11 @@ def chain_all(ids, block, seed=0):
 
 
 @given(st.lists(token_ids, max_size=60), st.integers(1, 17))
-def test_every_key_is_seeded_with_the_one_before(ids, block):
+def test_every_key_is_the_blocks_hash_seeded_with_the_key_before(ids, block):
     expected, key = [], 0
     for k in range(len(ids) // block):
-        key = reference(ids[k * block : (k + 1) * block], key)
+        own = reference(ids[k * block : (k + 1) * block], 0)
+        key = xxhash.xxh64(own.to_bytes(8, "little"), seed=key).intdigest()
         expected.append(key)
     assert chain_all(ids, block) == expected
 

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from capplan.costs.prefill import build_prefill, seconds
 from capplan.hardware import load_gpu
 from capplan.kernels import prefill as kernels
 from capplan.models import load_model
-from capplan.prefill import build_prefill, seconds
 
 MODELS = {
     (gpu, model, tp, windows): build_prefill(load_gpu(gpu), load_model(model), tp, windows=windows, launch_s=0.003)

@@ -1,7 +1,7 @@
 """Restore: the rate at which KV comes back from host memory to one rank.
 
 What is modelled (docs/model.md section 5): the way an engine copies and the size of its fragments
-(`capplan.copy_rate`), stores that run the other way, the ceiling of the node's memory when all ranks of one
+(`capplan.costs.copy_rate`), stores that run the other way, the ceiling of the node's memory when all ranks of one
 model load at once. A restore of n tokens then takes n beta / rate, and the fixed cost of a loading request
 (`capplan.economics.load_overhead_seconds`); what a fragment costs is in the rate and nowhere else.
 What is not: memory of the wrong socket, links behind a shared switch, other models on the node (`ranks` says
@@ -11,12 +11,12 @@ how many GPUs load at once), the time of sending a latent that one rank read to 
 from dataclasses import dataclass
 from typing import Literal
 
-from capplan.copy_rate import Ends, effective_rates
+from capplan.costs.copy_rate import Ends, effective_rates
+from capplan.costs.fragment import fragment_bytes, fragments_per_token
+from capplan.costs.restore_spec import CopyTable, EngineRestore, RestoreTables, load_restore_tables
 from capplan.errors import SpecError
-from capplan.fragment import fragment_bytes, fragments_per_token
-from capplan.gpu_spec import GpuSpec
-from capplan.model_record import ModelSpec
-from capplan.restore_spec import CopyTable, EngineRestore, RestoreTables, load_restore_tables
+from capplan.hardware.gpu_spec import GpuSpec
+from capplan.models.model_record import ModelSpec
 from capplan.units import GB, format_number
 
 DEFAULT_ENGINE = "lmcache"

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from capplan.gpu_spec import GpuSpec
-from capplan.prefill_spec import PrefillShares, Scheduling, ShareTable
+from capplan.hardware.gpu_spec import GpuSpec
+from capplan.hardware.prefill_spec import PrefillShares, Scheduling, ShareTable
 
 Float64s = NDArray[np.float64]
 

@@ -1,10 +1,10 @@
 """What is known of one GPU: peaks, memory, links, share of the peak a prefill reaches.
 
 What is modelled: a peak per weight type, one host link per GPU, one rate of all-reduces, shares of the peak by
-kind of work and size where public operator tables exist (`capplan.prefill_spec`), and the efficiency of a
+kind of work and size where public operator tables exist (`capplan.hardware.prefill_spec`), and the efficiency of a
 whole model's prefill as a range that depends on the model kind, the tensor-parallel size and the weight type.
 What is not: how the rate of the host link falls with small copies, and contention between GPUs
-(`capplan.restore`); the low end of `GpuSpec.h2d_gb_per_s` is the worst seen on a healthy link. Nothing here
+(`capplan.costs.restore`); the low end of `GpuSpec.h2d_gb_per_s` is the worst seen on a healthy link. Nothing here
 was measured by the project: every number carries its source and can be overridden.
 """
 
@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-from capplan.prefill_spec import PrefillShares
+from capplan.hardware.prefill_spec import PrefillShares
 
 Positive = Annotated[float, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=1)]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from capplan.deployment import Deployment
 from capplan.economics import TAU_LOAD_PER_TOKEN_S, TAU_LOAD_S, prefill_seconds_per_token
-from capplan.gpu_spec import MeasuredPrefill
+from capplan.hardware.gpu_spec import MeasuredPrefill
 from capplan.units import GB, format_number
 
 Float64s = NDArray[np.float64]

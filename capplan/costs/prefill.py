@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from capplan.costs.prefill_curve import BEST, TYPICAL, WORST, Curve, Curves, find_curves
 from capplan.errors import SpecError
-from capplan.gpu_spec import GpuSpec, Rate
-from capplan.model_record import ModelSpec
-from capplan.prefill_curve import BEST, TYPICAL, WORST, Curve, Curves, find_curves
+from capplan.hardware.gpu_spec import GpuSpec, Rate
+from capplan.models.model_record import ModelSpec
 from capplan.units import GB
 
 Float64s = NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""GPUs by name, or from a user's TOML file (the records are those of `capplan.gpu_spec`)."""
+"""GPUs by name, or from a user's TOML file (the records are those of `capplan.hardware.gpu_spec`)."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,8 +6,8 @@ from typing import Any
 
 from capplan import spec_files
 from capplan.errors import SpecError
-from capplan.gpu_fields import ACCEPTED, NUMBERS, check_gpu, write_out
-from capplan.gpu_spec import (
+from capplan.hardware.gpu_fields import ACCEPTED, NUMBERS, check_gpu, write_out
+from capplan.hardware.gpu_spec import (
     Efficiency,
     EfficiencyCase,
     EfficiencyRange,
@@ -16,7 +16,7 @@ from capplan.gpu_spec import (
     MeasuredPrefill,
     Rate,
 )
-from capplan.prefill_spec import PrefillShares
+from capplan.hardware.prefill_spec import PrefillShares
 
 __all__ = [
     "Efficiency",

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from capplan.config_fields import Config
 from capplan.errors import SpecError
-from capplan.layer_groups import LayerGroup
+from capplan.models.config_fields import Config
+from capplan.models.layer_groups import LayerGroup
 
 _TYPES = {
     "full_attention": "full",

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from capplan.errors import SpecError
-from capplan.gpu_spec import GpuSpec
+from capplan.hardware.gpu_spec import GpuSpec
 
 NUMBERS = ("bf16_dense_tflops", "fp8_dense_tflops", "hbm_gib", "hbm_gb_per_s", "link_gb_per_s", "gpus_per_node")
 _NUMBER = "a number greater than 0, or {value, source}"

@@ -6,7 +6,7 @@ are not. A layer is a mixer (attention, linear attention, Mamba2), a feed-forwar
 
 from dataclasses import dataclass
 
-from capplan.layer_groups import LayerGroup
+from capplan.models.layer_groups import LayerGroup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

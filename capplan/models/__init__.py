@@ -1,6 +1,6 @@
 """Models by name, from a Hugging Face ``config.json``, or from a user's TOML file.
 
-The record and what it costs are those of `capplan.model_spec`.
+The record and what it costs are those of `capplan.models.model_spec`.
 """
 
 from collections.abc import Mapping
@@ -9,9 +9,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from capplan import model_config, spec_files
+from capplan import spec_files
 from capplan.errors import SpecError
-from capplan.model_spec import (
+from capplan.models import model_config
+from capplan.models.model_spec import (
     KV_DTYPES,
     WEIGHT_DTYPE_BYTES,
     ModelSpec,

@@ -2,8 +2,8 @@
 
 What is modelled: decoders whose layers keep the KV of every token, as grouped-query attention (GQA, which
 covers MHA and MQA) or as the latent of multi-head latent attention (MLA), with the index of sparse attention
-beside it; and hybrids, whose layers come in groups (`capplan.layer_groups`).
-What is not: caches that do not grow token by token, draft layers. Bytes are those of `capplan.model_spec`.
+beside it; and hybrids, whose layers come in groups (`capplan.models.layer_groups`).
+What is not: caches that do not grow token by token, draft layers. Bytes are those of `capplan.models.model_spec`.
 """
 
 from itertools import pairwise
@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, field
 
 from capplan.errors import SpecError
-from capplan.layer_groups import Count, CountOrZero, LayerGroup, check_group
+from capplan.models.layer_groups import Count, CountOrZero, LayerGroup, check_group
 
 Text = Annotated[str, Meta(min_length=1)]
 WeightDtype = Literal["fp32", "bf16", "fp16", "fp8", "int8", "int4", "int4-g32", "mxfp4", "nvfp4"]

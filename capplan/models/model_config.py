@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from capplan import spec_files
-from capplan.config_fields import Config, refuse_unmodelled, with_defaults
-from capplan.config_layers import group_layers, read_layers
-from capplan.config_weights import read_dtypes, read_embeddings, read_feed_forward
 from capplan.errors import SpecError
-from capplan.layer_groups import LayerGroup
-from capplan.parameters import Heads, Latent, count_index, count_params, count_state
+from capplan.models.config_fields import Config, refuse_unmodelled, with_defaults
+from capplan.models.config_layers import group_layers, read_layers
+from capplan.models.config_weights import read_dtypes, read_embeddings, read_feed_forward
+from capplan.models.layer_groups import LayerGroup
+from capplan.models.parameters import Heads, Latent, count_index, count_params, count_state
 
 
 def read_config(path: Path) -> dict[str, Any]:

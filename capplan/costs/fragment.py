@@ -5,10 +5,10 @@ has the smallest; ``paged-kv`` keeps the K and V of one layer's block together, 
 A latent (MLA) is one fragment per layer in place of K and V; the small index beside it counts with it.
 """
 
+from capplan.costs.restore_spec import LAYOUTS
 from capplan.errors import SpecError
-from capplan.model_record import ModelSpec
-from capplan.model_spec import kv_bytes_per_token
-from capplan.restore_spec import LAYOUTS
+from capplan.models.model_record import ModelSpec
+from capplan.models.model_spec import kv_bytes_per_token
 
 
 def fragment_bytes(

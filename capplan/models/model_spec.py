@@ -1,4 +1,4 @@
-"""What a model's KV cache and weights cost under tensor parallelism; the record is `capplan.model_record`'s.
+"""What a model's KV cache and weights cost under tensor parallelism; the record is `capplan.models.model_record`'s.
 
 What a hybrid's KV costs depends on the engine: most store every attention layer for every token, some no more
 than the last window of windowed layers. Stored states come on top, one set per boundary.
@@ -8,8 +8,8 @@ What is not modelled: pipeline, context and expert parallelism, draft layers.
 from collections.abc import Mapping
 
 from capplan.errors import SpecError
-from capplan.layer_groups import KV_DTYPES, LayerGroup, head_bytes, heads_per_rank
-from capplan.model_record import ModelSpec, check_model
+from capplan.models.layer_groups import KV_DTYPES, LayerGroup, head_bytes, heads_per_rank
+from capplan.models.model_record import ModelSpec, check_model
 
 __all__ = [
     "ENGINE_KEEPS_WINDOWS",

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from capplan import spec_files
-from capplan.config_fields import TIED_TYPES, UNGATED_TYPES, Config
 from capplan.errors import SpecError
-from capplan.parameters import FeedForward
+from capplan.models.config_fields import TIED_TYPES, UNGATED_TYPES, Config
+from capplan.models.parameters import FeedForward
 
 _TORCH_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 _QUANTIZED = {"fp8": "fp8", "mxfp4": "mxfp4"}

@@ -9,8 +9,8 @@ above the contiguous rate.
 import math
 from itertools import pairwise
 
+from capplan.costs.restore_spec import METHODS, CopyTable, RestoreTables
 from capplan.errors import SpecError
-from capplan.restore_spec import METHODS, CopyTable, RestoreTables
 from capplan.units import GB
 
 Ends = tuple[float, float, float]
