@@ -1,6 +1,8 @@
 """Deployment: one model on one GPU type at one tensor-parallel size, and the room it leaves for KV."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from capplan.errors import SpecError
 from capplan.hardware.gpu_spec import GpuSpec
@@ -9,6 +11,15 @@ from capplan.units import GIB, bytes_to_gib, format_number, gib_to_bytes
 
 TP_SIZES = (1, 2, 4, 8)
 RESERVE_GIB = 3.0
+# Engines, and the tier of each whose KV layout is meant.
+HOST_TIERS = {
+    "lmcache": "lmcache",
+    "vllm": "vllm-offload",
+    "sglang": "sglang-hicache",
+    "trtllm": "trtllm-host",
+    "dynamo": "dynamo-kvbm",
+    "mooncake": "mooncake-store",
+}
 DEFAULT_GPU_MEM_UTIL = 0.9
 
 
@@ -84,6 +95,7 @@ def deploy(
     weight_dtype: str | None = None,
     room: GpuRoom | None = None,
     copies: int | None = None,
+    engine: str = "lmcache",
 ) -> Deployment:
     """Place a model on a GPU type; without `tp`, at the smallest size whose memory has room for every request.
 
@@ -96,6 +108,8 @@ def deploy(
     tp : int, optional
         Tensor-parallel size; default the smallest of 1, 2, 4, 8 that divides the heads and has room, the
         largest of them where none has.
+    engine : str
+        Whose layout of the KV counts: what it keeps of layers with a window or a state.
 
     Raises
     ------
@@ -104,9 +118,12 @@ def deploy(
     """
     room = GpuRoom() if room is None else room
     weights = weight_dtype or model.weight_dtype
+    if engine not in HOST_TIERS:
+        raise SpecError(f"engine '{engine}': accepted: {', '.join(HOST_TIERS)}")
+    beta = partial(kv_bytes_per_token, model, kv_dtype=kv_dtype, engine=HOST_TIERS[engine])
     needed = -(-longest_tokens // block_tokens)
     if tp is None:
-        size, why = _choose_tp(gpu, model, kv_dtype, weights, block_tokens, needed, room)
+        size, why = _choose_tp(gpu, model, beta, weights, block_tokens, needed, room)
     elif tp_divides(model, tp):
         size, why = tp, ()
     else:
@@ -114,7 +131,7 @@ def deploy(
             f"--tp {tp}: {model.name} has {model.attention_heads} attention heads"
             f"{f' and {model.kv_heads} KV heads' if model.kv_heads else ''}; a divisor is accepted"
         )
-    slots = count_gpu_slots(gpu, model, size, kv_dtype, weights, block_tokens, room) if room.is_used else 0
+    slots = count_gpu_slots(gpu, model, size, beta(size), weights, block_tokens, room) if room.is_used else 0
     if room.is_used and slots < needed:
         more = "more of it" if room.is_given else "a larger --tp, another --gpu, --kv-dtype fp8"
         raise SpecError(
@@ -127,29 +144,39 @@ def deploy(
         tp=size,
         kv_dtype=kv_dtype,
         weight_dtype=weights,
-        kv_bytes_per_token=kv_bytes_per_token(model, size, kv_dtype),
+        kv_bytes_per_token=beta(size),
         weight_bytes=weight_bytes_per_rank(model, size, weights),
         gpu_slots=slots,
         gpu_block_tokens=block_tokens,
         host_copies=host_copies(model, size) if copies is None else copies,
-        notes=(*why, *_describe(gpu, model, size, kv_dtype, weights, room, slots, block_tokens)),
+        notes=(
+            *why,
+            *_describe(gpu, model, size, kv_dtype, weights, room, slots, block_tokens),
+            *_caution(model),
+        ),
     )
 
 
 def _choose_tp(
-    gpu: GpuSpec, model: ModelSpec, kv_dtype: str, weights: str, block_tokens: int, needed: int, room: GpuRoom
+    gpu: GpuSpec,
+    model: ModelSpec,
+    beta: Callable[[int], int],
+    weights: str,
+    block_tokens: int,
+    needed: int,
+    room: GpuRoom,
 ) -> tuple[int, tuple[str, ...]]:
     """Smallest size at which memory holds weights and the longest request, and why; whatever room is given."""
     memory = GpuRoom(room.gpu_mem_util)
     sizes = [size for size in TP_SIZES if tp_divides(model, size)]
     for size in sizes:
-        if count_gpu_slots(gpu, model, size, kv_dtype, weights, block_tokens, memory) >= needed:
+        if count_gpu_slots(gpu, model, size, beta(size), weights, block_tokens, memory) >= needed:
             return size, (f"TP{size} is the smallest size that leaves room for the longest request",)
     return sizes[-1], (f"TP{sizes[-1]} taken: no size up to it leaves room for the longest request",)
 
 
 def count_gpu_slots(
-    gpu: GpuSpec, model: ModelSpec, tp: int, kv_dtype: str, weight_dtype: str, block_tokens: int, room: GpuRoom
+    gpu: GpuSpec, model: ModelSpec, tp: int, beta: int, weight_dtype: str, block_tokens: int, room: GpuRoom
 ) -> int:
     """Blocks `K_G` of a rank: (memory x share - weights - reserve) / block bytes, less the engine's null block.
 
@@ -157,7 +184,7 @@ def count_gpu_slots(
     """
     if room.kv_tokens is not None:
         return room.kv_tokens // block_tokens
-    block_bytes = block_tokens * kv_bytes_per_token(model, tp, kv_dtype)
+    block_bytes = block_tokens * beta
     if room.kv_gib is not None:
         return gib_to_bytes(room.kv_gib) // block_bytes
     free = (gpu.hbm_gib * room.gpu_mem_util - RESERVE_GIB) * GIB - weight_bytes_per_rank(model, tp, weight_dtype)
@@ -190,4 +217,12 @@ def _describe(
         )
     if block_tokens > 16:
         notes.append(f"GPU tier in blocks of {block_tokens} tokens, the trace's resolution (engines use 16)")
+    return tuple(notes)
+
+
+def _caution(model: ModelSpec) -> tuple[str, ...]:
+    """What is not certain of the model's KV."""
+    notes = [f"approximate: {model.approximation}"] if model.approximation else []
+    if model.unconfirmed:
+        notes.append(f"unconfirmed: the figures of {model.title} are not checked against its published config")
     return tuple(notes)

@@ -21,6 +21,8 @@ Number = TypeVar("Number", float, npt.NDArray[np.float64])
 # costs about 13 ms at 1k tokens and 43 ms at 64k above link time (gitea.gahow.org/gahow/agentic-kvc).
 TAU_LOAD_S = 0.010
 """Fixed cost of one loading request, seconds."""
+TAU_LOAD_LOW_S, TAU_LOAD_HIGH_S = 0.008, 0.013
+"""The smallest and the largest seen at short restores, seconds."""
 TAU_LOAD_PER_TOKEN_S = 0.5e-6
 """Scheduling cost of one restored token, seconds."""
 TAU_FLOOR_S = 0.042

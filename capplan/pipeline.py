@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from capplan.card import make_card
 from capplan.costs import estimate_costs
 from capplan.deployment import deploy
 from capplan.hardware import load_gpu
@@ -17,9 +18,11 @@ from capplan.plan import Answer, Options, Plan
 from capplan.prediction import Prediction, Workload, choose_capacities
 from capplan.readers import read_trace
 from capplan.runs import Runs, find_runs
-from capplan.tiers import GPU_BLOCK_TOKENS, count_restorable, overlay_tiers, serve_from_gpu
+from capplan.saving import measure_savings
+from capplan.tiers import GPU_BLOCK_TOKENS, GpuService, count_restorable, overlay_tiers, serve_from_gpu
 from capplan.trace import Trace
 from capplan.tree import PrefixTree, build_tree
+from capplan.ttft import measure_ttft
 from capplan.verdict import judge
 
 DEFAULT_MODEL = "qwen3-coder-30b-a3b"
@@ -56,13 +59,12 @@ def predict(
     names = gpus.split(",") if isinstance(gpus, str) else gpus
     specs = [load_gpu(gpu.strip()) if isinstance(gpu, str) else gpu for gpu in names]
     spec = load_model(model) if isinstance(model, str) else model
+    if not specs:
+        raise ValueError("no GPU given; at least one is needed")
     stream = _Stream.open(trace, options)
-    predictions = [_predict_one(stream, gpu, spec, options) for gpu in specs]
-    capacities = options.host_gib or choose_capacities(predictions)
-    answers = tuple(
-        Answer(p, judge(p, options.node_ram_gib, options.host_gib), tuple(p.row_at(gib) for gib in capacities))
-        for p in predictions
-    )
+    deployed = [_predict_one(stream, gpu, spec, options) for gpu in specs]
+    capacities = options.host_gib or choose_capacities([prediction for prediction, _ in deployed])
+    answers = tuple(_answer(stream, prediction, served, capacities) for prediction, served in deployed)
     return Plan(trace, stream.order, options, stream.first_request, answers, stream.describe())
 
 
@@ -112,7 +114,38 @@ class _Stream:
         return tuple(notes)
 
 
-def _predict_one(stream: _Stream, gpu: GpuSpec, model: ModelSpec, options: Options) -> Prediction:
+def _answer(stream: _Stream, prediction: Prediction, served: GpuService, capacities: Sequence[float]) -> Answer:
+    options = stream.options
+    verdict = judge(prediction, options.node_ram_gib, options.host_gib)
+    n_input = stream.trace.requests.input_tokens[stream.order.rows]
+    ttft = measure_ttft(
+        stream.runs,
+        n_input,
+        served.tokens,
+        verdict.recommended_slots or verdict.transitions[0.99],
+        prediction.savings.times,
+        prediction.costs,
+        touch=options.touch,
+        distance=options.distance,
+        first_request=stream.first_request,
+    )
+    sized = verdict.recommended_slots
+    if len(options.host_gib) == 1:
+        sized = prediction.slots_at(options.host_gib[0])
+    card = None
+    if sized:
+        deployment = prediction.deployment
+        card = make_card(
+            sized * prediction.chunk_bytes,
+            deployment,
+            prediction.tiers.chunk_tokens,
+            deployment.gpu_kv_tokens,
+            options.node_ram_gib,
+        )
+    return Answer(prediction, verdict, tuple(prediction.row_at(gib) for gib in capacities), ttft, card)
+
+
+def _predict_one(stream: _Stream, gpu: GpuSpec, model: ModelSpec, options: Options) -> tuple[Prediction, GpuService]:
     trace, order = stream.trace, stream.order
     requests = trace.requests
     deployment = deploy(
@@ -125,6 +158,7 @@ def _predict_one(stream: _Stream, gpu: GpuSpec, model: ModelSpec, options: Optio
         weight_dtype=options.weight_dtype,
         room=options.room,
         copies=options.host_copies,
+        engine=options.engine,
     )
     n_input = requests.input_tokens[order.rows]
     first = stream.first_request
@@ -148,4 +182,8 @@ def _predict_one(stream: _Stream, gpu: GpuSpec, model: ModelSpec, options: Optio
     )
     if not np.isfinite(position):
         position = workload.mean_prompt_tokens / 2
-    return Prediction(deployment, estimate_costs(deployment, position, options.overrides), tiers, workload)
+    costs = estimate_costs(deployment, position, options.overrides, options.engine)
+    savings = measure_savings(
+        stream.runs, n_input, served.tokens, costs.prefill, restorable, options.touch, options.distance, first
+    )
+    return Prediction(deployment, costs, tiers, savings, workload, options.prices), served

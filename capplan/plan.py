@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass, field
 
+from capplan.card import Card
 from capplan.costs import Overrides
 from capplan.deployment import GpuRoom
 from capplan.order import Order
-from capplan.prediction import CapacityRow, Prediction
+from capplan.prediction import CapacityRow, Prediction, Prices
 from capplan.runs import Distance, Touch
 from capplan.trace import Trace
+from capplan.ttft import TtftChange
 from capplan.verdict import Verdict
 
 DEFAULT_CHUNK_TOKENS = 1024
@@ -18,7 +20,7 @@ class Options:
     """Everything `plan` may be told; see `capplan predict --help`.
 
     `host_gib` is per rank; `pool_size` implies the pool order; `warmup` is a share of requests left
-    out of totals, not out of state.
+    out of totals, not out of state; `engine` says how the host tier copies and lays out its KV.
     """
 
     order: str | None = None
@@ -35,15 +37,30 @@ class Options:
     host_copies: int | None = None
     overrides: Overrides = field(default_factory=Overrides)
     node_ram_gib: float | None = None
+    engine: str = "lmcache"
+    prices: Prices | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a warm-up that leaves no request, and capacities or chunks that are no sizes."""
+        if not 0 <= self.warmup < 1:
+            raise ValueError(f"warmup is {self.warmup}; accepted: 0 up to, not including, 1")
+        if any(not 0 <= gib < float("inf") for gib in self.host_gib):
+            raise ValueError(f"host_gib is {self.host_gib}; accepted: GiB per rank from 0 up")
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One GPU's part of a plan."""
+    """One GPU's part of a plan.
+
+    `ttft` is at the recommended capacity, or where 99 % of the saving is reached; `card` holds
+    engines' settings for the recommended capacity, or for the only one asked for; None without one.
+    """
 
     prediction: Prediction
     verdict: Verdict
     rows: tuple[CapacityRow, ...]
+    ttft: TtftChange
+    card: Card | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,26 +8,76 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from capplan.errors import CapplanError
 from capplan.plan import Answer, Plan
-from capplan.units import bytes_to_gib, format_number
+from capplan.prediction import BEST, TYPICAL, WORST, Prediction
+from capplan.units import bytes_to_gib, format_capacity, format_number
 
 COMPUTED, RESTORED, MARK = "#b3362b", "#2b6cb3", "#1d7a46"
 SUFFIXES = (".png", ".svg", ".pdf")
+REGIMES = {"overhead only": "#9aa0a6", "pays": "#1d7a46", "loses": "#b3362b"}
 MARGIN = 1.35
 
 
 def draw_plan(plan: Plan) -> Figure:
-    """One panel per GPU, on a common token axis."""
+    """One column per GPU: tokens above, net time below, on common axes."""
     n = len(plan.answers)
-    figure = Figure(figsize=(7.2, 4.3) if n == 1 else (5.4 * n, 4.3), layout="constrained")
-    panels = figure.subplots(1, n, sharey=True, squeeze=False)[0]
-    for axes, answer in zip(panels, plan.answers, strict=True):
-        draw_curve(axes, answer)
-    panels[0].set_ylabel("prompt tokens (M)")
+    figure = Figure(figsize=(7.2, 6.4) if n == 1 else (5.4 * n, 6.4), layout="constrained")
+    panels = figure.subplots(2, n, sharex="col", sharey="row", squeeze=False, height_ratios=(3, 2))
+    for (above, below), answer in zip(panels.T, plan.answers, strict=True):
+        draw_curve(above, answer)
+        draw_net(below, answer)
+    panels[0][0].set_ylabel("prompt tokens (M)")
+    panels[1][0].set_ylabel("net time saved (h)")
     figure.suptitle(f"{plan.trace.source}: {_describe_order(plan)}", fontsize=10)
     return figure
+
+
+def draw_net(axes: Axes, answer: Answer) -> None:
+    """Net time against host GiB per rank, with its range and the stretches where the tier pays or loses.
+
+    Parameters
+    ----------
+    axes : matplotlib Axes
+    answer : Answer
+    """
+    prediction, verdict = answer.prediction, answer.verdict
+    limit = _choose_limit(answer)
+    gib, slots = _sample(answer, limit)
+    worst, typical, best = (prediction.net_seconds(corner)[slots] / 3600 for corner in (WORST, TYPICAL, BEST))
+    axes.fill_between(gib, worst, best, color=MARK, alpha=0.2, lw=0, step="post", label="range of the inputs")
+    axes.step(gib, typical, where="post", color=MARK, lw=2, label="net, typical")
+    axes.axhline(0, color="black", lw=0.8)
+    bounds = [prediction.gib_at(start) for start, _ in verdict.regimes] + [limit]
+    for (_, regime), begin, end in zip(verdict.regimes, bounds[:-1], bounds[1:], strict=True):
+        if begin < limit:
+            label = None if regime in axes.get_legend_handles_labels()[1] else regime
+            axes.axvspan(begin, min(end, limit), ymax=0.05, color=REGIMES[regime], lw=0, label=label)
+    if verdict.recommended_slots:
+        x = prediction.gib_at(verdict.recommended_slots)
+        axes.axvline(x, color=MARK, lw=1, ls=":")
+        axes.annotate(_describe_money(prediction, x), (x, 0), (4, 12), textcoords="offset points", fontsize=8)
+    axes.set_xlabel("host KV capacity (GiB per rank)")
+    axes.grid(alpha=0.25)
+    axes.legend(fontsize=8, loc="upper left", framealpha=0.9)
+
+
+def _describe_money(prediction: Prediction, gib_per_rank: float) -> str:
+    row = prediction.row_at(gib_per_rank)
+    if row.dram_usd is None or row.payback_months is None:
+        return ""
+    return f"${format_number(row.dram_usd)} of memory\npaid back in {format_number(row.payback_months)} months"
+
+
+def _sample(answer: Answer, limit: float) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """GiB and slots to draw at, up to the limit of the axis; the last step is drawn to its end."""
+    prediction = answer.prediction
+    last = min(prediction.tiers.n_distinct, prediction.slots_at(limit))
+    slots = np.unique(np.linspace(0, last, 4000).astype(np.int64))
+    gib = np.append(slots * prediction.chunk_bytes / 2**30, limit)
+    return gib, np.append(slots, last)
 
 
 def draw_curve(axes: Axes, answer: Answer) -> None:
@@ -41,11 +91,9 @@ def draw_curve(axes: Axes, answer: Answer) -> None:
     prediction, verdict = answer.prediction, answer.verdict
     tiers, deployment = prediction.tiers, prediction.deployment
     limit = _choose_limit(answer)
-    last = min(tiers.n_distinct, prediction.slots_at(limit))
-    slots = np.unique(np.linspace(0, last, 4000).astype(np.int64))
-    gib = np.append(slots * prediction.chunk_bytes / 2**30, limit)
-    computed = np.append(tiers.computed_tokens[slots], tiers.computed_tokens[last]) / 1e6
-    restored = np.append(tiers.restored_tokens[slots], tiers.restored_tokens[last]) / 1e6
+    gib, slots = _sample(answer, limit)
+    computed = tiers.computed_tokens[slots] / 1e6
+    restored = tiers.restored_tokens[slots] / 1e6
     axes.step(gib, computed, where="post", color=COMPUTED, lw=2, label="computed prefill")
     axes.step(gib, restored, where="post", color=RESTORED, lw=2, label="restored from host")
     begin, end = (prediction.gib_at(verdict.transitions[share]) for share in (0.10, 0.90))
@@ -54,7 +102,6 @@ def draw_curve(axes: Axes, answer: Answer) -> None:
     _mark(axes, answer, limit)
     axes.set_xlim(0, limit)
     axes.set_ylim(0, 1.08 * max(computed.max(), restored.max(), 1e-6))
-    axes.set_xlabel("host KV capacity (GiB per rank)")
     axes.grid(alpha=0.25)
     served = f"GPU memory serves {tiers.gpu_tokens / 1e6:,.1f} M of {tiers.prompt_tokens / 1e6:,.1f} M prompt tokens"
     name = f"{deployment.gpu.title}, {deployment.model.title}, TP{deployment.tp}: {verdict.answer}"
@@ -81,7 +128,7 @@ def _mark(axes: Axes, answer: Answer, limit: float) -> None:
     reuse = prediction.reuse_bytes
     if reuse is not None and 0 < bytes_to_gib(reuse) < limit:
         x = bytes_to_gib(reuse)
-        axes.axvline(x, color="black", lw=1, ls="--", label=f"$C_{{reuse}}$ {format_number(x)} GiB")
+        axes.axvline(x, color="black", lw=1, ls="--", label=f"$C_{{reuse}}$ {format_capacity(x)} GiB")
     for slots, marker, name in (
         (verdict.knee_slots, "D", "knee"),
         (verdict.recommended_slots, "o", "recommended"),
@@ -89,7 +136,7 @@ def _mark(axes: Axes, answer: Answer, limit: float) -> None:
         if slots > 0:
             x = prediction.gib_at(slots)
             y = tiers.computed_tokens[min(slots, tiers.n_distinct)] / 1e6
-            axes.plot([x], [y], marker, color=MARK, ms=7, zorder=5, label=f"{name} {format_number(x)} GiB")
+            axes.plot([x], [y], marker, color=MARK, ms=7, zorder=5, label=f"{name} {format_capacity(x)} GiB")
 
 
 def _describe_order(plan: Plan) -> str:

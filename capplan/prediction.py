@@ -4,13 +4,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from capplan.costs import Costs
 from capplan.deployment import Deployment
-from capplan.economics import gamma_gpu, gamma_host, reuse_working_set_bytes
+from capplan.economics import gamma_gpu, gamma_host, obr, reuse_working_set_bytes
+from capplan.saving import Savings
 from capplan.tiers import TierCurves
 from capplan.units import GIB, bytes_to_gib, gib_to_bytes, round_up
 
@@ -18,6 +20,7 @@ Float64s = NDArray[np.float64]
 Int64s = NDArray[np.int64]
 
 TRANSITION_SHARES = (0.10, 0.50, 0.90, 0.99)
+HOURS_PER_MONTH = 365.25 * 24 / 12
 SPACING = 1.02
 GRID_SHARES = (0.001, 0.01, 0.02, 0.05, *(k / 10 for k in range(1, 10)), 0.95, 0.98, 0.99, 0.995, 0.999, 1.0)
 
@@ -51,8 +54,32 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True)
+class Prices:
+    """What the user pays: host memory, dollars per GiB; a GPU, dollars per hour."""
+
+    dram_usd_per_gib: float
+    gpu_usd_per_hour: float
+
+
+class Corner(NamedTuple):
+    """Which end (0 low, 1 typical, 2 high) of prefill time, restore rate and load time."""
+
+    prefill: int
+    rate: int
+    load: int
+
+
+TYPICAL, WORST, BEST = Corner(1, 1, 1), Corner(0, 0, 2), Corner(2, 2, 0)
+
+
+@dataclass(frozen=True, slots=True)
 class CapacityRow:
-    """One host capacity; every field carries its unit, shares are of prompt tokens (0-1)."""
+    """One host capacity; every field carries its unit, shares are of prompt tokens (0-1).
+
+    Times are typical; `_low` and `_high` are the ends of their own input, `_worst` and `_best` the
+    corners where every uncertain input is against the tier, or for it. Dollars and hours are of one
+    model replica (a tensor-parallel group) and month, None without prices or a clock.
+    """
 
     host_gib_per_rank: float
     host_gib_per_node: float
@@ -72,6 +99,8 @@ class CapacityRow:
     computed_share: float
     forced_recompute_tokens: int
     prefill_saved_s: float
+    prefill_saved_s_low: float
+    prefill_saved_s_high: float
     prefill_saved_share: float
     prefill_saved_s_per_hour: float | None
     restore_s: float
@@ -80,8 +109,14 @@ class CapacityRow:
     net_saved_s: float
     net_saved_s_at_low_rate: float
     net_saved_s_at_high_rate: float
+    net_saved_s_worst: float
+    net_saved_s_best: float
     write_gib_per_s: float | None
     gamma_host: float | None
+    dram_usd: float | None
+    gpu_hours_saved_per_month: float | None
+    gpu_usd_saved_per_month: float | None
+    payback_months: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +124,15 @@ class Prediction:
     """A deployment's answer at every host capacity.
 
     `slots` counts chunks of `tiers.chunk_tokens` tokens per rank; everything is constant from
-    `tiers.n_distinct` slots on. The net time at a rate is prefill time saved less restore time.
+    `tiers.n_distinct` slots on. Net time is prefill time saved less restore time.
     """
 
     deployment: Deployment
     costs: Costs
     tiers: TierCurves
+    savings: Savings
     workload: Workload
+    prices: Prices | None = None
 
     @property
     def chunk_bytes(self) -> int:
@@ -115,16 +152,21 @@ class Prediction:
         """saving(K) = U(0) - U(K) in tokens: what the host tier restores, (D + 1,)."""
         return self.tiers.restored_tokens
 
-    def net_seconds(self, rate: float) -> Float64s:
-        """Prefill time saved less restore time at a restore rate in bytes/s, (D + 1,)."""
-        tiers = self.tiers
-        restore = self.costs.restore_seconds(tiers.moved_tokens, tiers.loads, rate)
-        return self.costs.prefill_seconds(tiers.restored_tokens) - restore
+    def restore_seconds(self, corner: Corner = TYPICAL) -> Float64s:
+        """Seconds spent on restores at `K` = 0 .. D slots, (D + 1,)."""
+        costs, tiers = self.costs, self.tiers
+        rate, load_s = costs.h2d_bytes_per_s[corner.rate], costs.load_s[corner.load]
+        return costs.restore_seconds(tiers.moved_tokens, tiers.loads, rate, load_s)
+
+    def net_seconds(self, corner: Corner = TYPICAL) -> Float64s:
+        """Prefill time saved less restore time, at a corner of the uncertain inputs, (D + 1,)."""
+        return self.savings.saved_s[corner.prefill] - self.restore_seconds(corner)
 
     def find_slots(self, share: float) -> int:
         """Smallest number of slots that saves such a share of what an unlimited tier saves."""
         saving = self.saving_tokens
-        return int(np.searchsorted(saving, math.ceil(Fraction(str(share)) * int(saving[-1]))))
+        needed = Fraction(str(share)) * int(saving[-1])
+        return int(np.searchsorted(saving, math.ceil(needed)))
 
     @property
     def reuse_bytes(self) -> float | None:
@@ -144,23 +186,38 @@ class Prediction:
             self.workload.concurrent_tasks, self.workload.mean_prompt_tokens, self.deployment.gpu_kv_tokens
         )
 
+    def mean_restore_tokens(self, slots: int) -> float:
+        """Tokens a loading request restores in the mean; NaN where nothing is restored."""
+        k = min(slots, self.tiers.n_distinct)
+        loads = int(self.tiers.loads[k])
+        return int(self.tiers.restored_tokens[k]) / loads if loads else math.nan
+
+    def obr(self, n_tokens: float, rate: float, end: int = 1) -> float:
+        """OBR of restoring so many tokens at a restore rate, and an end of prefill and load time."""
+        per_token = self.savings.mean_s_per_token[end]
+        load_s = self.costs.load_s[2 - end] + self.costs.load_s_per_token * n_tokens
+        return obr(n_tokens, per_token, self.deployment.kv_bytes_per_token, rate, load_s)
+
+    def smallest_restore_tokens(self, corner: Corner = TYPICAL) -> float:
+        """Tokens from which a restore is faster than computing them; infinite where none is."""
+        spare = self.savings.mean_s_per_token[corner.prefill] - self.costs.restore_s_per_token(
+            self.costs.h2d_bytes_per_s[corner.rate]
+        )
+        return self.costs.load_s[corner.load] / spare if spare > 0 else math.inf
+
     def row_at(self, gib_per_rank: float) -> CapacityRow:
         """Everything predicted for one host capacity."""
-        tiers, costs = self.tiers, self.costs
+        tiers = self.tiers
         slots = self.slots_at(gib_per_rank)
         k = min(slots, tiers.n_distinct)
-        restored, moved, loads = (int(a[k]) for a in (tiers.restored_tokens, tiers.moved_tokens, tiers.loads))
         covered = int(tiers.coverage.covered_tokens(k))
         written = int(tiers.coverage.written(k)) * tiers.chunk_tokens
+        restored, moved = int(tiers.restored_tokens[k]), int(tiers.moved_tokens[k])
         computed = int(tiers.computed_tokens[k])
-        saved_s = restored * costs.prefill_s_per_token
-        restore_s = [
-            moved * (costs.kv_bytes_per_token / rate + costs.load_s_per_token) + loads * costs.load_s
-            for rate in costs.h2d_bytes_per_s
-        ]
-        without_s = int(tiers.computed_tokens[0]) * costs.prefill_s_per_token
-        span = self.workload.span_s
-        reuse = self.reuse_bytes
+        span, reuse = self.workload.span_s, self.reuse_bytes
+        low, typical, high = (float(saved[k]) for saved in self.savings.saved_s)
+        restore = [self._restore_at(k, Corner(1, rate, 1)) for rate in range(3)]
+        net = typical - restore[1]
         return CapacityRow(
             host_gib_per_rank=gib_per_rank,
             host_gib_per_node=gib_per_rank * self.deployment.host_copies,
@@ -173,24 +230,54 @@ class Prediction:
             restored_share=self._share(restored),
             moved_tokens=moved,
             moved_share=self._share(moved),
-            loading_requests=loads,
+            loading_requests=int(tiers.loads[k]),
             written_tokens=written,
             written_share=self._share(written),
             computed_tokens=computed,
             computed_share=self._share(computed),
             forced_recompute_tokens=int(tiers.forced_tokens[k]),
-            prefill_saved_s=saved_s,
-            prefill_saved_share=saved_s / without_s if without_s > 0 else 0.0,
-            prefill_saved_s_per_hour=saved_s / span * 3600 if span else None,
-            restore_s=restore_s[1],
-            restore_s_at_low_rate=restore_s[0],
-            restore_s_at_high_rate=restore_s[2],
-            net_saved_s=saved_s - restore_s[1],
-            net_saved_s_at_low_rate=saved_s - restore_s[0],
-            net_saved_s_at_high_rate=saved_s - restore_s[2],
-            write_gib_per_s=written * costs.kv_bytes_per_token / span / GIB if span else None,
+            prefill_saved_s=typical,
+            prefill_saved_s_low=low,
+            prefill_saved_s_high=high,
+            prefill_saved_share=typical / self.savings.without_s.typical if self.savings.without_s.typical > 0 else 0.0,
+            prefill_saved_s_per_hour=typical / span * 3600 if span else None,
+            restore_s=restore[1],
+            restore_s_at_low_rate=restore[0],
+            restore_s_at_high_rate=restore[2],
+            net_saved_s=net,
+            net_saved_s_at_low_rate=typical - restore[0],
+            net_saved_s_at_high_rate=typical - restore[2],
+            net_saved_s_worst=low - self._restore_at(k, WORST),
+            net_saved_s_best=high - self._restore_at(k, BEST),
+            write_gib_per_s=written * self.deployment.kv_bytes_per_token / span / GIB if span else None,
             gamma_host=gamma_host(reuse, gib_per_rank * GIB) if reuse is not None and gib_per_rank > 0 else None,
+            **self._pay(gib_per_rank, net),
         )
+
+    def _restore_at(self, slots: int, corner: Corner) -> float:
+        costs, tiers = self.costs, self.tiers
+        per_token = costs.restore_s_per_token(costs.h2d_bytes_per_s[corner.rate])
+        return int(tiers.moved_tokens[slots]) * per_token + int(tiers.loads[slots]) * costs.load_s[corner.load]
+
+    def _pay(self, gib_per_rank: float, net_s: float) -> dict[str, float | None]:
+        """Dollars of memory, GPU hours and dollars saved per month, and months until they meet."""
+        span, prices = self.workload.span_s, self.prices
+        hours = net_s * self.deployment.tp / span * HOURS_PER_MONTH if span else None
+        if prices is None:
+            return {
+                "dram_usd": None,
+                "gpu_hours_saved_per_month": hours,
+                "gpu_usd_saved_per_month": None,
+                "payback_months": None,
+            }
+        dram_usd = gib_per_rank * self.deployment.host_copies * prices.dram_usd_per_gib
+        saved_usd = None if hours is None else hours * prices.gpu_usd_per_hour
+        return {
+            "dram_usd": dram_usd,
+            "gpu_hours_saved_per_month": hours,
+            "gpu_usd_saved_per_month": saved_usd,
+            "payback_months": dram_usd / saved_usd if saved_usd is not None and saved_usd > 0 else None,
+        }
 
     def _share(self, n_tokens: int) -> float:
         return n_tokens / self.tiers.prompt_tokens if self.tiers.prompt_tokens else 0.0

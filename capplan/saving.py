@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from capplan.costs import PrefillCost, Triple
 from capplan.costs.prefill import PrefillModel
 from capplan.kernels import timing
 from capplan.runs import Distance, Runs, Touch
@@ -35,6 +36,10 @@ class SuffixTimes:
     suffix_s: Float64s
     attention_s: Float64s
     windows: Float64s
+
+    def scaled(self, factor: float) -> "SuffixTimes":
+        """All times multiplied by `factor`."""
+        return SuffixTimes(factor * self.suffix_s, factor * self.attention_s, self.windows)
 
     def seconds_from(self, begin: Int64s, n_input: Int64s) -> Float64s:
         """T(begin) of every request, (n,)."""
@@ -81,3 +86,81 @@ def sum_saved_seconds(
     saved = np.zeros(per_position.size, np.float64)
     np.cumsum(per_position[:-1], out=saved[1:])
     return saved
+
+
+@dataclass(frozen=True, slots=True)
+class Savings:
+    """Prefill time at the low, typical and high end of what is plausible.
+
+    Attributes
+    ----------
+    saved_s : three of (D + 1,) float64
+        Seconds a host tier of `K` = 0 .. D slots saves.
+    without_s : Triple
+        Seconds of prefill without a host tier.
+    mean_s_per_token : Triple
+        Mean time of the tokens an unlimited host tier restores; of all computed ones where it
+        restores none.
+    times : SuffixTimes
+        T(x) of every request, typical.
+    """
+
+    saved_s: tuple[Float64s, Float64s, Float64s]
+    without_s: Triple
+    mean_s_per_token: Triple
+    times: SuffixTimes
+
+
+def measure_savings(
+    runs: Runs,
+    n_input: Int64s,
+    gpu_tokens: Int64s,
+    cost: PrefillCost,
+    restorable_tokens: int,
+    touch: Touch = "leaf-first",
+    distance: Distance = "lookup",
+    first_request: int = 0,
+) -> Savings:
+    """Prefill time saved at every host capacity, at the three ends of a prefill cost.
+
+    Parameters
+    ----------
+    runs : Runs
+        Host runs of the prompts, in stream order.
+    n_input, gpu_tokens : (n,) int64
+        Prompt and GPU-served tokens in stream order.
+    cost : PrefillCost
+    restorable_tokens : int
+        Tokens an unlimited host tier restores.
+    """
+    counted = slice(first_request, None)
+    computed = int((n_input - gpu_tokens)[counted].sum())
+
+    def measure(times: SuffixTimes) -> tuple[Float64s, float]:
+        saved = sum_saved_seconds(runs, n_input, gpu_tokens, times, touch, distance, first_request)
+        return saved, float(times.seconds_from(gpu_tokens, n_input)[counted].sum())
+
+    if cost.models is None:
+        tables = [linear_times(cost.known_s_per_token or 0.0, n_input)]
+    elif cost.origin == "measured":
+        tables = [tabulate_times(cost.models[1], n_input, cost.scale_at())]
+    else:
+        tables = [tabulate_times(model, n_input) for model in cost.models]
+    ends = [measure(times) for times in tables]
+    if len(ends) == 1:
+        ends, tables = ends * 3, tables * 3
+    means = [
+        saved[-1] / restorable_tokens if restorable_tokens else without / max(1, computed) for saved, without in ends
+    ]
+    factors = [*cost.band]
+    if cost.models is not None and cost.known_s_per_token is not None and cost.known_position is None and means[1]:
+        factors = [factor * cost.known_s_per_token / means[1] for factor in factors]
+    low, typical, high = (
+        saved if factor == 1 else factor * saved for (saved, _), factor in zip(ends, factors, strict=True)
+    )
+    return Savings(
+        saved_s=(low, typical, high),
+        without_s=Triple(*(factor * without for (_, without), factor in zip(ends, factors, strict=True))),
+        mean_s_per_token=Triple(*(factor * mean for mean, factor in zip(means, factors, strict=True))),
+        times=tables[1].scaled(factors[1]),
+    )

@@ -38,6 +38,11 @@ def format_number(value: float, digits: int = 3) -> str:
     return f"{value:,.{decimals}f}"
 
 
+def format_capacity(gib: float, digits: int = 3) -> str:
+    """Capacity rounded up to so many significant digits: entered as printed, it holds what it should."""
+    return format_number(round_up(gib, digits), digits)
+
+
 def format_tokens(n_tokens: float) -> str:
     """Tokens in billions (G), millions, thousands or one by one."""
     if abs(n_tokens) >= 1e9:

@@ -1,4 +1,8 @@
-"""Verdict: does a host tier pay, and how large should it be; with the numbers that decide."""
+"""Verdict: does a host tier pay, and how large should it be; with the numbers that decide.
+
+Uncertain inputs (prefill time, restore rate, time of a load) are triples. The verdict is computed at
+the corner where all are against the tier, and at the one where all are for it.
+"""
 
 import math
 from collections.abc import Sequence
@@ -6,15 +10,39 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from capplan.prediction import TRANSITION_SHARES, Prediction
+from capplan.prediction import BEST, TRANSITION_SHARES, TYPICAL, WORST, Corner, Prediction
 from capplan.units import GB, format_number, format_share, format_tokens
 
 Answer = Literal["fits in GPU memory", "pays", "does not pay", "undecided"]
+Regime = Literal["overhead only", "pays", "loses"]
 
 NOTHING_TO_GAIN_SHARE = 0.01
 ENOUGH_SHARE = 0.99
 SHORT_TRACE_SHARE = 0.5
+RATE_ADVICE = "time your engine's own restores (bytes over seconds) and pass --h2d-gbps"
+PREFILL_ADVICE = "time an uncached prompt of the mean length and pass --prefill-tok-s, or use capplan calibrate"
+LOAD_ADVICE = "compare first tokens of a short prompt cached on the host and on the GPU, and pass --load-latency-ms"
+
+
+@dataclass(frozen=True, slots=True)
+class BreakEven:
+    """Where the best net time of all capacities is 0, the other inputs typical.
+
+    Attributes
+    ----------
+    rate_bytes_per_s : float
+        Restore rate; above it the tier pays. Infinite where no rate suffices.
+    prefill_s_per_token : float
+        Mean prefill time of what is restored; above it the tier pays. Infinite where nothing is restored.
+    load_s : float
+        Time of a load; below it the tier pays. Below 0 where none is short enough.
+    """
+
+    rate_bytes_per_s: float
+    prefill_s_per_token: float
+    load_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,26 +53,36 @@ class Verdict:
     ----------
     answer : str
         "fits in GPU memory" where an unlimited tier saves under 1 % of prefill; "pays" where the best
-        net time is positive at both ends of the restore rate, "does not pay" where at neither.
+        net time is positive at the worst corner of the uncertain inputs, "does not pay" where it is
+        not even at the best one, else "undecided".
     reason : str
-        One sentence with the deciding numbers.
+        The deciding numbers, in words.
+    deciding : str or None
+        The input that decides an undecided verdict.
+    best_net_s : (worst, typical, best)
+        Largest net time over all capacities, at three corners.
     transitions : dict of float to int
         Slots at which 10, 50, 90 and 99 % of the unlimited saving is reached.
     knee_slots : int
         Where the normalised saving is farthest above the chord from 0 to the 99 % point.
     recommended_slots : int
         Smallest capacity with 99 % of the best net time; 0 unless it pays.
-    break_even_bytes_per_s : float
-        Restore rate at which the best net time is 0; infinite where no rate suffices.
+    break_even : BreakEven
+    regimes : tuple of (slots, regime)
+        First slots of each stretch of the curve: "overhead only" where the tier restores under 1 % of
+        prefill, else "pays" or "loses" by the sign of the typical net time.
     warnings : tuple of str
     """
 
     answer: Answer
     reason: str
+    deciding: str | None
+    best_net_s: tuple[float, float, float]
     transitions: dict[float, int]
     knee_slots: int
     recommended_slots: int
-    break_even_bytes_per_s: float
+    break_even: BreakEven
+    regimes: tuple[tuple[int, Regime], ...]
     warnings: tuple[str, ...]
 
 
@@ -59,41 +97,112 @@ def judge(prediction: Prediction, node_ram_gib: float | None = None, asked_gib: 
     asked_gib : floats
         Capacities per rank the user asked for: warned of like the recommended one.
     """
-    tiers, costs = prediction.tiers, prediction.costs
-    best = [float(prediction.net_seconds(rate).max()) for rate in costs.h2d_bytes_per_s]
-    break_even = costs.break_even_rate(tiers.restored_tokens, tiers.moved_tokens, tiers.loads)
-    answer, reason = _decide(prediction, best, break_even)
+    worst, typical, best = (float(prediction.net_seconds(corner).max()) for corner in (WORST, TYPICAL, BEST))
+    break_even = find_break_even(prediction)
+    answer = _decide(prediction, worst, best)
+    deciding = find_deciding(prediction) if answer == "undecided" else None
     recommended = 0
     if answer == "pays":
-        net = prediction.net_seconds(costs.h2d_bytes_per_s[1])
-        recommended = int(np.argmax(net >= ENOUGH_SHARE * best[1]))
+        recommended = int(np.argmax(prediction.net_seconds() >= ENOUGH_SHARE * typical))
     return Verdict(
         answer=answer,
-        reason=reason,
+        reason=_explain(prediction, answer, deciding, break_even),
+        deciding=deciding,
+        best_net_s=(worst, typical, best),
         transitions={share: prediction.find_slots(share) for share in TRANSITION_SHARES},
         knee_slots=find_knee(prediction),
         recommended_slots=recommended,
-        break_even_bytes_per_s=break_even,
+        break_even=break_even,
+        regimes=find_regimes(prediction),
         warnings=_warn(prediction, recommended, node_ram_gib, asked_gib),
     )
 
 
-def _decide(prediction: Prediction, best: list[float], break_even: float) -> tuple[Answer, str]:
-    tiers = prediction.tiers
-    saving, without = int(tiers.restored_tokens[-1]), int(tiers.computed_tokens[0])
+def _decide(prediction: Prediction, worst: float, best: float) -> Answer:
+    saving, without = int(prediction.tiers.restored_tokens[-1]), int(prediction.tiers.computed_tokens[0])
     if saving < NOTHING_TO_GAIN_SHARE * without or saving == 0:
-        return "fits in GPU memory", (
-            f"nothing to gain: an unlimited host tier would save {format_tokens(saving)} of "
-            f"{format_tokens(without)} computed prefill tokens"
+        return "fits in GPU memory"
+    if worst > 0:
+        return "pays"
+    return "undecided" if best > 0 else "does not pay"
+
+
+def find_break_even(prediction: Prediction) -> BreakEven:
+    """The value of each uncertain input, others typical, at which the best capacity gains nothing."""
+    costs, tiers = prediction.costs, prediction.tiers
+    restored = tiers.restored_tokens > 0
+    if not restored.any():
+        return BreakEven(math.inf, math.inf, -math.inf)
+    saved = prediction.savings.saved_s[1][restored]
+    moved, loads = tiers.moved_tokens[restored], tiers.loads[restored]
+    spare = saved - loads * costs.load_s.typical - moved * costs.load_s_per_token
+    rates = np.full(spare.size, math.inf)
+    np.divide(moved * float(costs.kv_bytes_per_token), spare, out=rates, where=spare > 0)
+    restore = prediction.restore_seconds()[restored]
+    per_token = prediction.savings.mean_s_per_token.typical
+    link = moved * costs.restore_s_per_token(costs.h2d_bytes_per_s.typical)
+    return BreakEven(
+        rate_bytes_per_s=float(rates.min()),
+        prefill_s_per_token=float((restore / saved).min()) * per_token,
+        load_s=float(((saved - link) / loads).max()),
+    )
+
+
+def find_deciding(prediction: Prediction) -> str:
+    """The input that turns the verdict on its own between its two ends, others typical; else the restore rate."""
+    for name, corners in (
+        ("restore rate", (Corner(1, 0, 1), Corner(1, 2, 1))),
+        ("prefill time", (Corner(0, 1, 1), Corner(2, 1, 1))),
+        ("load time", (Corner(1, 1, 2), Corner(1, 1, 0))),
+    ):
+        against, for_it = (prediction.net_seconds(corner).max() > 0 for corner in corners)
+        if against != for_it:
+            return name
+    return "restore rate and prefill time together"
+
+
+def _explain(prediction: Prediction, answer: Answer, deciding: str | None, break_even: BreakEven) -> str:
+    tiers, costs = prediction.tiers, prediction.costs
+    if answer == "fits in GPU memory":
+        return (
+            f"nothing to gain: an unlimited host tier would save {format_tokens(int(tiers.restored_tokens[-1]))} of "
+            f"{format_tokens(int(tiers.computed_tokens[0]))} computed prefill tokens"
         )
-    low, _, high = (rate / GB for rate in prediction.costs.h2d_bytes_per_s)
-    span = f"{format_number(low)}-{format_number(high)} GB/s" if high > low else f"{format_number(low)} GB/s"
-    at = f"break-even at {format_number(break_even / GB)} GB/s" if math.isfinite(break_even) else "no break-even rate"
-    if best[0] > 0 and best[2] > 0:
-        return "pays", f"restoring beats recomputing over the whole restore rate of {span}; {at}"
-    if best[0] <= 0 and best[2] <= 0:
-        return "does not pay", f"no capacity gains time at a restore rate of {span}; {at}"
-    return "undecided", f"it turns on the restore rate: {at}, the profile says {span}; measure it on the host"
+    rate = _span(costs.h2d_bytes_per_s.low / GB, costs.h2d_bytes_per_s.high / GB, "GB/s")
+    means = prediction.savings.mean_s_per_token
+    prefill = _span(1e6 * means.low, 1e6 * means.high, "us per token")
+    at_rate = f"break-even restore rate {format_number(break_even.rate_bytes_per_s / GB)} GB/s"
+    if answer == "pays":
+        return f"restoring beats recomputing at every restore rate of {rate} and prefill of {prefill}; {at_rate}"
+    if answer == "does not pay":
+        return f"no capacity gains time at any restore rate of {rate} and prefill of {prefill}; {at_rate}"
+    value, advice = {
+        "prefill time": (
+            f"break-even prefill {format_number(1e6 * break_even.prefill_s_per_token)} us per token, the profile says "
+            f"{prefill}",
+            PREFILL_ADVICE,
+        ),
+        "load time": (
+            f"break-even load time {format_number(1e3 * break_even.load_s)} ms, assumed "
+            f"{_span(1e3 * costs.load_s.low, 1e3 * costs.load_s.high, 'ms')}",
+            LOAD_ADVICE,
+        ),
+    }.get(deciding or "", (f"{at_rate}, the profile says {rate}", RATE_ADVICE))
+    return f"it turns on the {deciding}: {value}; {advice}"
+
+
+def _span(low: float, high: float, unit: str) -> str:
+    return f"{format_number(low)}-{format_number(high)} {unit}" if high > low else f"{format_number(low)} {unit}"
+
+
+def find_regimes(prediction: Prediction) -> tuple[tuple[int, Regime], ...]:
+    """Stretches of the curve by what the tier does there, each with its first slots."""
+    tiers = prediction.tiers
+    idle = tiers.restored_tokens < max(1.0, NOTHING_TO_GAIN_SHARE * int(tiers.computed_tokens[0]))
+    code: NDArray[np.int64] = np.where(idle, 0, np.where(prediction.net_seconds() > 0, 1, 2))
+    names: tuple[Regime, Regime, Regime] = ("overhead only", "pays", "loses")
+    starts = np.flatnonzero(np.diff(code, prepend=-1))
+    return tuple((int(start), names[code[start]]) for start in starts)
 
 
 def find_knee(prediction: Prediction) -> int:

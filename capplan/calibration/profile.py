@@ -81,6 +81,7 @@ def describe_rate(calibration: Calibration) -> dict[str, Any] | None:
         "typical": _rounded(typical / GB),
         "high": _rounded(high / GB),
         "estimated": False,
+        "effective": True,
         "basis": f"fitted to {'runs' if is_from_runs else 'TTFT points'}, copies of their size and all; {interval}",
         "source": f"measured: {calibration.measured.name}",
     }

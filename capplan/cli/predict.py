@@ -64,7 +64,13 @@ from capplan.cli import options as opt
     metavar="F",
     help="Leave the first F of requests out of totals, not out of state.",
 )
-@click.option("--kv-dtype", type=click.Choice(["bf16", "fp8"]), default="bf16", show_default=True)
+@click.option(
+    "--kv-dtype",
+    type=click.Choice(["bf16", "fp16", "fp8", "nvfp4", "fp8_ds_mla"]),
+    default="bf16",
+    show_default=True,
+    help="Type the KV cache is kept in; fp8_ds_mla for MLA models.",
+)
 @click.option(
     "--weight-dtype",
     type=click.Choice(["bf16", "fp8", "int8", "int4", "mxfp4", "nvfp4"]),
@@ -90,7 +96,22 @@ from capplan.cli import options as opt
 )
 @click.option("--prefill-tok-s", type=opt.POSITIVE, help="Prefill rate of the whole TP group, tokens/s.")
 @click.option("--h2d-gbps", type=opt.POSITIVE, help="Restore rate per GPU, GB/s (1e9 bytes).")
+@click.option(
+    "--engine",
+    type=click.Choice(["lmcache", "vllm", "sglang", "trtllm", "dynamo", "mooncake"]),
+    default="lmcache",
+    show_default=True,
+    help="Engine whose KV layout and way of copying set the restore rate.",
+)
+@click.option(
+    "--restore",
+    "restore_method",
+    type=click.Choice(["per-fragment", "batched", "kernel", "contiguous"]),
+    help="Way of copying. Default: the engine's.",
+)
 @click.option("--load-latency-ms", type=opt.Number(min=0), help="Fixed cost of a request that loads.")
+@click.option("--dram-usd-per-gib", type=opt.Number(min=0), help="What host memory costs you; with --gpu-usd-per-hour.")
+@click.option("--gpu-usd-per-hour", type=opt.Number(min=0), help="What a GPU costs you; with --dram-usd-per-gib.")
 @click.option(
     "--format", "output_format", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True
 )
@@ -113,6 +134,8 @@ def check_usage(given: dict[str, Any]) -> None:
     """Refuse options that contradict each other; exit code 2."""
     if given["pool_size"] is not None and given["order"] == "recorded":
         raise click.UsageError("--pool sets the pool order; it cannot go with --order recorded")
+    if (given["dram_usd_per_gib"] is None) != (given["gpu_usd_per_hour"] is None):
+        raise click.UsageError("--dram-usd-per-gib and --gpu-usd-per-hour go together")
     room = [name for name in ("gpu_kv_tokens", "gpu_kv_gib") if given[name] is not None]
     room += ["no_gpu_tier"] if given["no_gpu_tier"] else []
     if len(room) > 1:
@@ -128,6 +151,7 @@ def run(given: dict[str, Any]) -> None:
     from capplan.deployment import GpuRoom
     from capplan.pipeline import predict
     from capplan.plan import Options
+    from capplan.prediction import Prices
     from capplan.report import render
 
     console.announce_compilation()
@@ -145,8 +169,17 @@ def run(given: dict[str, Any]) -> None:
         weight_dtype=given["weight_dtype"],
         room=GpuRoom(given["gpu_mem_util"], given["gpu_kv_tokens"], given["gpu_kv_gib"], not given["no_gpu_tier"]),
         host_copies=given["host_copies"],
-        overrides=Overrides(given["prefill_tok_s"], given["h2d_gbps"], None if latency is None else latency / 1e3),
+        overrides=Overrides(
+            given["prefill_tok_s"],
+            given["h2d_gbps"],
+            None if latency is None else latency / 1e3,
+            given["restore_method"],
+        ),
         node_ram_gib=given["node_ram_gib"],
+        engine=given["engine"],
+        prices=None
+        if given["gpu_usd_per_hour"] is None
+        else Prices(given["dram_usd_per_gib"], given["gpu_usd_per_hour"]),
     )
     trace = reading.read(given)
     plan = predict(trace, given["gpus"], given["model"], options)

@@ -1,19 +1,23 @@
-"""Costs: seconds to compute a token again, and seconds to bring it back, on one deployment.
+"""Costs: seconds to compute tokens again, and seconds to bring them back, on one deployment.
 
-Modelled (docs/model.md section 5): one prefill time per token at one stated mean position; a restore
-moves whole chunks over every rank's own link at once, and every loading request costs a fixed time
-and a scheduling time per token. Not modelled here: how the rate depends on the size of the copies,
-stores running at the same time, the spread of positions.
+Every uncertain input is a triple of a low, a typical and a high value. Modelled (docs/model.md
+section 5): prefill as FLOPs at the shares of the peak that kernels sustain, by length and position; a
+restore moves whole chunks over every rank's own link at the rate its copies reach; a loading request
+costs a fixed time and a scheduling time per token. Not modelled: queueing, and stores that hold up
+the forward pass.
 """
 
 import math
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from capplan.costs.prefill import PrefillModel, build_prefill, seconds
+from capplan.costs.restore import DEFAULT_ENGINE, RestoreRate, estimate_rate
 from capplan.deployment import Deployment
-from capplan.economics import TAU_LOAD_PER_TOKEN_S, TAU_LOAD_S, prefill_seconds_per_token
+from capplan.economics import TAU_LOAD_HIGH_S, TAU_LOAD_LOW_S, TAU_LOAD_PER_TOKEN_S, TAU_LOAD_S
 from capplan.hardware.gpu_spec import MeasuredPrefill
 from capplan.units import GB, format_number
 
@@ -21,15 +25,71 @@ Float64s = NDArray[np.float64]
 Int64s = NDArray[np.int64]
 
 POSITION_TOLERANCE = 0.2
+MEASURED_BAND = 0.1
+METHODS = ("per-fragment", "batched", "kernel", "contiguous")
+
+
+class Triple(NamedTuple):
+    """Low, typical and high value of an uncertain input."""
+
+    low: float
+    typical: float
+    high: float
 
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """What the user knows better: tokens/s of the TP group, GB/s per GPU, seconds per loading request."""
+    """What the user knows better, in place of what profiles say.
+
+    Attributes
+    ----------
+    prefill_tokens_per_s : float
+        Of the whole tensor-parallel group.
+    h2d_gb_per_s : float
+        What one rank's restores reach, copies included.
+    load_latency_s : float
+        Fixed time of a loading request.
+    restore_method : str
+        "per-fragment", "batched", "kernel" or "contiguous".
+    """
 
     prefill_tokens_per_s: float | None = None
     h2d_gb_per_s: float | None = None
     load_latency_s: float | None = None
+    restore_method: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillCost:
+    """Prefill time: a model at each end of what is plausible, or a time per token that is known.
+
+    Attributes
+    ----------
+    models : (low, typical, high) or None
+        Least, typical and most time; None where every token costs the same.
+    known_s_per_token : float or None
+        A given or measured mean time per token that the models are scaled to.
+    known_position : float or None
+        Mean attended position it holds at; None is the mean of what a host tier restores.
+    band : Triple
+        Factors of the three ends.
+    origin : "formula", "measured" or "given"
+    notes : tuple of str
+    """
+
+    models: tuple[PrefillModel, PrefillModel, PrefillModel] | None
+    known_s_per_token: float | None
+    known_position: float | None
+    band: Triple
+    origin: Literal["formula", "measured", "given"]
+    notes: tuple[str, ...]
+
+    def scale_at(self) -> float:
+        """Factor from the typical model to a known time at a known position; 1 where there is none."""
+        if self.models is None or self.known_s_per_token is None or self.known_position is None:
+            return 1.0
+        end = 2 * self.known_position
+        return self.known_s_per_token / (float(seconds(self.models[1], 0, end)) / end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,88 +98,100 @@ class Costs:
 
     Attributes
     ----------
-    prefill_s_per_token : float
-        `t_pf`, of the whole tensor-parallel group.
-    position : float
-        Mean position the prefill time is for, tokens; NaN where it does not depend on one.
-    h2d_bytes_per_s : (low, typical, high)
+    prefill : PrefillCost
+    h2d_bytes_per_s : Triple
         Rate one rank's restores reach.
-    load_s, load_s_per_token : float
-        Fixed time of a loading request, and scheduling time per token moved.
+    load_s : Triple
+        Fixed time of a loading request.
+    load_s_per_token : float
+        Scheduling time per token moved.
     kv_bytes_per_token : int
         `beta`.
+    restore : RestoreRate or None
+        What the rate follows from; None where the user gave it.
+    by_method : dict of str to Triple
+        The rate every way of copying would reach.
     notes : tuple of str
         Where the numbers come from, in words.
     """
 
-    prefill_s_per_token: float
-    position: float
-    h2d_bytes_per_s: tuple[float, float, float]
-    load_s: float
+    prefill: PrefillCost
+    h2d_bytes_per_s: Triple
+    load_s: Triple
     load_s_per_token: float
     kv_bytes_per_token: int
+    restore: RestoreRate | None
+    by_method: dict[str, Triple]
     notes: tuple[str, ...]
 
-    def restore_seconds(self, moved_tokens: Int64s, loads: Int64s, rate: float) -> Float64s:
+    def restore_seconds(self, moved_tokens: Int64s, loads: Int64s, rate: float, load_s: float) -> Float64s:
         """Seconds of link and latency for so many tokens moved by so many loading requests."""
         per_token = self.kv_bytes_per_token / rate + self.load_s_per_token
-        return np.asarray(moved_tokens * per_token + loads * self.load_s, np.float64)
+        return np.asarray(moved_tokens * per_token + loads * load_s, np.float64)
 
-    def prefill_seconds(self, tokens: Int64s) -> Float64s:
-        """Seconds to compute so many tokens."""
-        return np.asarray(tokens * self.prefill_s_per_token, np.float64)
-
-    def break_even_rate(self, saved_tokens: Int64s, moved_tokens: Int64s, loads: Int64s) -> float:
-        """Restore rate, bytes/s, above which some capacity gains time; infinite where none does at any rate."""
-        spare = self.prefill_seconds(saved_tokens) - loads * self.load_s - moved_tokens * self.load_s_per_token
-        gains = (spare > 0) & (moved_tokens > 0)
-        if not gains.any():
-            return math.inf
-        return float((moved_tokens[gains] * float(self.kv_bytes_per_token) / spare[gains]).min())
+    def restore_s_per_token(self, rate: float) -> float:
+        """Seconds per token moved, without the fixed time of a load."""
+        return self.kv_bytes_per_token / rate + self.load_s_per_token
 
 
-def estimate_costs(deployment: Deployment, position: float, overrides: Overrides | None = None) -> Costs:
-    """Costs of a deployment for tokens at a mean position; the user's numbers first, then measured ones."""
+def estimate_costs(
+    deployment: Deployment, position: float, overrides: Overrides | None = None, engine: str = DEFAULT_ENGINE
+) -> Costs:
+    """Costs of a deployment; the user's numbers first, then measured ones, then the formulas.
+
+    Parameters
+    ----------
+    deployment : Deployment
+    position : float
+        Mean position of the tokens a host tier restores: measured points near it are used.
+    overrides : Overrides, optional
+    engine : str
+        How the host tier copies and lays out its KV.
+
+    Raises
+    ------
+    SpecError
+        An engine or a way of copying that is unknown.
+    """
     overrides = Overrides() if overrides is None else overrides
-    prefill_s, prefill_note, positioned = _choose_prefill(deployment, position, overrides)
-    rates, rate_note = _choose_rates(deployment, overrides)
-    load_s = TAU_LOAD_S if overrides.load_latency_s is None else overrides.load_latency_s
-    load_note = f"a load costs {1e3 * load_s:g} ms and {1e6 * TAU_LOAD_PER_TOKEN_S:g} us per token on top of the link"
+    rate, restore, notes = _choose_rates(deployment, overrides, engine)
+    load_s = Triple(TAU_LOAD_LOW_S, TAU_LOAD_S, TAU_LOAD_HIGH_S)
+    if overrides.load_latency_s is not None:
+        load_s = Triple(*(overrides.load_latency_s,) * 3)
+    span = f"{1e3 * load_s.low:g}-{1e3 * load_s.high:g}" if load_s.high > load_s.low else f"{1e3 * load_s.typical:g}"
+    loads = f"a load costs {span} ms and {1e6 * TAU_LOAD_PER_TOKEN_S:g} us per token on top of the copies"
+    methods = {
+        method: Triple(*_estimate(deployment, engine, method).ends)
+        for method in METHODS
+    }  # fmt: skip
     return Costs(
-        prefill_s_per_token=prefill_s,
-        position=position if positioned else math.nan,
-        h2d_bytes_per_s=rates,
+        prefill=_choose_prefill(deployment, position, overrides),
+        h2d_bytes_per_s=rate,
         load_s=load_s,
         load_s_per_token=TAU_LOAD_PER_TOKEN_S,
         kv_bytes_per_token=deployment.kv_bytes_per_token,
-        notes=(prefill_note, rate_note, load_note),
+        restore=restore,
+        by_method=methods,
+        notes=(*notes, loads),
     )
 
 
-def _choose_prefill(deployment: Deployment, position: float, overrides: Overrides) -> tuple[float, str, bool]:
+def _choose_prefill(deployment: Deployment, position: float, overrides: Overrides) -> PrefillCost:
+    same = Triple(1.0, 1.0, 1.0)
     if overrides.prefill_tokens_per_s is not None:
-        rate = overrides.prefill_tokens_per_s
-        return 1 / rate, f"prefill {1e6 / rate:.1f} us per token: --prefill-tok-s {rate:g}", False
+        per_token = 1 / overrides.prefill_tokens_per_s
+        return PrefillCost(None, per_token, None, same, "given", (f"--prefill-tok-s {1 / per_token:g}",))
+    models = build_prefill(deployment.gpu, deployment.model, deployment.tp, deployment.weight_dtype)
+    typical = models.typical
     point = find_measured(deployment, position)
-    if point is not None:
-        at = "position not reported" if point.position is None else f"at position {point.position:,.0f}"
-        return point.us_per_token * 1e-6, f"prefill {point.us_per_token:g} us per token: measured, {at}", False
-    gpu, model = deployment.gpu, deployment.model
-    share = gpu.efficiency_for(model.kind, deployment.tp, deployment.weight_dtype)
-    seconds = prefill_seconds_per_token(
-        model.linear_params,
-        model.attention_flops,
-        position,
-        deployment.tp,
-        gpu.peak_flops(deployment.weight_dtype),
-        share.typical,
+    if point is None:
+        return PrefillCost((models.low, typical, models.high), None, None, same, "formula", typical.notes)
+    at = "position not reported" if point.position is None else f"at mean position {point.position:,.0f}"
+    band = Triple(1 - MEASURED_BAND, 1.0, 1 + MEASURED_BAND)
+    note = f"measured, {point.us_per_token:g} us per token, {at}; +-{100 * MEASURED_BAND:.0f} % is assumed"
+    return PrefillCost(
+        (typical, typical, typical), point.us_per_token * 1e-6, point.position, band, "measured", (note,)
     )
-    note = (
-        f"prefill {1e6 * seconds:.1f} us per token at mean position {position:,.0f}: formula at {share.typical:.2f} of "
-        f"the {gpu.compute_dtype(deployment.weight_dtype)} peak (range {share.low:g}-{share.high:g}, "
-        f"confidence {share.confidence})"
-    )
-    return seconds, note, True
 
 
 def find_measured(deployment: Deployment, position: float) -> MeasuredPrefill | None:
@@ -136,14 +208,20 @@ def find_measured(deployment: Deployment, position: float) -> MeasuredPrefill | 
     return next((point for point in points if point.position is None), None)
 
 
-def _choose_rates(deployment: Deployment, overrides: Overrides) -> tuple[tuple[float, float, float], str]:
+def _choose_rates(
+    deployment: Deployment, overrides: Overrides, engine: str
+) -> tuple[Triple, RestoreRate | None, tuple[str, ...]]:
     if overrides.h2d_gb_per_s is not None:
         rate = overrides.h2d_gb_per_s * GB
-        return (rate, rate, rate), f"restores at {overrides.h2d_gb_per_s:g} GB/s per GPU: --h2d-gbps"
+        return Triple(rate, rate, rate), None, (f"restores at {overrides.h2d_gb_per_s:g} GB/s per GPU: --h2d-gbps",)
     known = deployment.gpu.h2d_gb_per_s
-    kind = "estimated" if known.estimated else "measured"
-    note = (
-        f"restores at {format_number(known.low)} / {format_number(known.typical)} / {format_number(known.high)} GB/s "
-        f"per GPU, {kind} for contiguous copies; many small copies are slower"
-    )
-    return (known.low * GB, known.typical * GB, known.high * GB), note
+    if known.effective and overrides.restore_method is None:
+        note = f"restores at {known.low:g} / {known.typical:g} / {known.high:g} GB/s per GPU: {known.basis}"
+        return Triple(known.low * GB, known.typical * GB, known.high * GB), None, (note,)
+    restore = _estimate(deployment, engine, overrides.restore_method)
+    low, typical, high = (format_number(rate / GB) for rate in restore.ends)
+    return Triple(*restore.ends), restore, (f"restores at {low} / {typical} / {high} GB/s per GPU", *restore.notes)
+
+
+def _estimate(deployment: Deployment, engine: str, method: str | None) -> RestoreRate:
+    return estimate_rate(deployment.gpu, deployment.model, deployment.tp, deployment.kv_dtype, method, engine=engine)

@@ -23,7 +23,10 @@ Dtype = Literal["bf16", "fp8"]
 
 
 class Rate(Struct, frozen=True, forbid_unknown_fields=True):
-    """Rate of a link in GB/s (1e9 bytes): worst on a healthy link, to plan with, best contiguous."""
+    """Rate of a link in GB/s (1e9 bytes): worst on a healthy link, to plan with, best contiguous.
+
+    `effective` says that the rate was seen on an engine's restores: what its copies lose is inside.
+    """
 
     low: Positive
     typical: Positive
@@ -31,6 +34,7 @@ class Rate(Struct, frozen=True, forbid_unknown_fields=True):
     basis: Text
     source: Text
     estimated: bool = False
+    effective: bool = False
 
 
 class EfficiencyRange(Struct, frozen=True, forbid_unknown_fields=True):

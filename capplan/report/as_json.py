@@ -12,10 +12,13 @@ from typing import Any
 import numpy as np
 
 from capplan.plan import Answer, Plan
-from capplan.prediction import Prediction
+from capplan.prediction import BEST, TYPICAL, WORST, Prediction
+from capplan.report.card import describe_card
+from capplan.report.sentences import list_cost_notes
 
 FORMAT_VERSION = 1
 CURVE_STEPS = 2000
+ENDS = ("low", "typical", "high")
 
 
 def render(plan: Plan) -> str:
@@ -69,25 +72,71 @@ def describe_answer(plan: Plan, answer: Answer) -> dict[str, Any]:
         ],
         "knee": _at(prediction, verdict.knee_slots),
         "recommendation": _at(prediction, verdict.recommended_slots),
-        "verdict": {
-            "answer": verdict.answer,
-            "reason": verdict.reason,
-            "break_even_bytes_per_s": verdict.break_even_bytes_per_s,
-        },
+        "verdict": describe_verdict(answer),
+        "restore": describe_restore(answer),
+        "ttft": {**asdict(answer.ttft), **_at(prediction, answer.ttft.slots)},
+        "card": None if answer.card is None else describe_card(answer.card),
         "warnings": verdict.warnings,
-        "assumptions": [*plan.assumptions, *prediction.deployment.notes, *prediction.costs.notes],
+        "assumptions": [*plan.assumptions, *prediction.deployment.notes, *list_cost_notes(prediction)],
+    }
+
+
+def describe_verdict(answer: Answer) -> dict[str, Any]:
+    """The answer, the numbers that decide it, and the stretches of the curve."""
+    prediction, verdict = answer.prediction, answer.verdict
+    worst, typical, best = verdict.best_net_s
+    return {
+        "answer": verdict.answer,
+        "reason": verdict.reason,
+        "deciding_input": verdict.deciding,
+        "best_net_saved_s": {"worst": worst, "typical": typical, "best": best},
+        "break_even": asdict(verdict.break_even),
+        "regimes": [
+            {"from_slots": slots, "from_gib_per_rank": prediction.gib_at(slots), "regime": regime}
+            for slots, regime in verdict.regimes
+        ],
+    }
+
+
+def describe_restore(answer: Answer) -> dict[str, Any]:
+    """Restores: how they copy, how fast, from what length they pay, and OBR by the way of copying."""
+    prediction = answer.prediction
+    restore = prediction.costs.restore
+    n_tokens = prediction.mean_restore_tokens(answer.ttft.slots)
+    return {
+        "mean_restore_tokens": n_tokens,
+        "smallest_restore_tokens": {
+            name: prediction.smallest_restore_tokens(corner)
+            for name, corner in (("worst", WORST), ("typical", TYPICAL), ("best", BEST))
+        },
+        "method": None if restore is None else restore.method,
+        "layout": None if restore is None else restore.layout,
+        "fragment_bytes": None if restore is None else restore.fragment_bytes,
+        "fragments_per_token": None if restore is None else restore.fragments_per_token,
+        "contiguous_bytes_per_s": None if restore is None else dict(zip(ENDS, restore.contiguous, strict=True)),
+        "by_method": {
+            method: {
+                "bytes_per_s": dict(zip(ENDS, rates, strict=True)),
+                "obr": {
+                    end: prediction.obr(n_tokens, rate, k)
+                    for k, (end, rate) in enumerate(zip(ENDS, rates, strict=True))
+                },
+            }
+            for method, rates in prediction.costs.by_method.items()
+        },
     }
 
 
 def describe_inputs(plan: Plan, prediction: Prediction) -> dict[str, Any]:
     """Everything the numbers depend on besides the trace and the order."""
     deployment, costs, tiers = prediction.deployment, prediction.costs, prediction.tiers
-    low, typical, high = costs.h2d_bytes_per_s
+    prices = prediction.prices
     return {
         "gpu": deployment.gpu.name,
         "gpu_title": deployment.gpu.title,
         "model": deployment.model.name,
         "tp": deployment.tp,
+        "engine": plan.options.engine,
         "kv_dtype": deployment.kv_dtype,
         "weight_dtype": deployment.weight_dtype,
         "weight_bytes_per_rank": deployment.weight_bytes,
@@ -100,11 +149,14 @@ def describe_inputs(plan: Plan, prediction: Prediction) -> dict[str, Any]:
         "gpu_block_tokens": deployment.gpu_block_tokens,
         "gpu_kv_tokens": deployment.gpu_kv_tokens,
         "host_copies_per_node": deployment.host_copies,
-        "prefill_s_per_token": costs.prefill_s_per_token,
-        "prefill_position_tokens": costs.position,
-        "h2d_bytes_per_s": {"low": low, "typical": typical, "high": high},
-        "load_s_per_request": costs.load_s,
+        "prefill_origin": costs.prefill.origin,
+        "prefill_s_per_restorable_token": prediction.savings.mean_s_per_token._asdict(),
+        "prefill_s_without_host_tier": prediction.savings.without_s._asdict(),
+        "h2d_bytes_per_s": costs.h2d_bytes_per_s._asdict(),
+        "load_s_per_request": costs.load_s._asdict(),
         "load_s_per_token": costs.load_s_per_token,
+        "dram_usd_per_gib": None if prices is None else prices.dram_usd_per_gib,
+        "gpu_usd_per_hour": None if prices is None else prices.gpu_usd_per_hour,
     }
 
 
@@ -138,6 +190,13 @@ def sample_curve(prediction: Prediction) -> dict[str, Any]:
         "moved_tokens": tiers.moved_tokens[slots].tolist(),
         "loading_requests": tiers.loads[slots].tolist(),
         "written_tokens": (tiers.coverage.written(slots) * tiers.chunk_tokens).tolist(),
+        "prefill_saved_s": dict(
+            zip(ENDS, (saved[slots].tolist() for saved in prediction.savings.saved_s), strict=True)
+        ),
+        "net_saved_s": {
+            name: prediction.net_seconds(corner)[slots].tolist()
+            for name, corner in (("worst", WORST), ("typical", TYPICAL), ("best", BEST))
+        },
     }
 
 

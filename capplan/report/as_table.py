@@ -4,10 +4,13 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
+from capplan.card import Card
 from capplan.plan import Answer, Plan
 from capplan.prediction import CapacityRow, Prediction
+from capplan.report.card import tabulate_card
 from capplan.report.layout import fold, make_table, print_tables
-from capplan.units import bytes_to_gib, format_number, format_seconds, format_share, format_tokens
+from capplan.report.sentences import describe_ttft, list_cost_notes, list_restore_lines
+from capplan.units import bytes_to_gib, format_capacity, format_number, format_seconds, format_share, format_tokens
 
 GPUS_SIDE_BY_SIDE = 3
 
@@ -16,8 +19,15 @@ def render(plan: Plan, width: int) -> str:
     """The plan in lines of at most `width` columns, wider only where numbers would be cut."""
     blocks = ["\n".join(fold(line, width) for line in summarise(plan, answer)) for answer in plan.answers]
     blocks += print_tables(tabulate(plan), width)
+    blocks += [_print_card(answer.card, width) for answer in plan.answers if answer.card is not None]
     blocks += ["\n".join(fold(line, width) for line in explain(plan, answer)) for answer in plan.answers]
     return "\n\n".join(blocks) + "\n"
+
+
+def _print_card(card: Card, width: int) -> str:
+    title = fold(f"Settings of engines on {card.gpu} (capplan card explains each)", width)
+    warnings = [fold(f"  warning: {warning}", width) for warning in card.warnings]
+    return "\n".join([title, *warnings, *tabulate_card(card, width)])
 
 
 def summarise(plan: Plan, answer: Answer) -> list[str]:
@@ -31,16 +41,17 @@ def summarise(plan: Plan, answer: Answer) -> list[str]:
         gib = prediction.gib_at(verdict.recommended_slots)
         best = prediction.row_at(gib)
         lines.append(
-            f"  recommended  {format_number(gib)} GiB of host KV per rank, "
-            f"{format_number(gib * deployment.host_copies)} GiB per node"
+            f"  recommended  {format_capacity(gib)} GiB of host KV per rank, "
+            f"{format_capacity(gib * deployment.host_copies)} GiB per node"
         )
         lines.append(
             f"  computes     {format_tokens(best.computed_tokens)} prompt tokens instead of "
             f"{format_tokens(without)}: saves {format_seconds(best.prefill_saved_s)} of prefill, "
             f"spends {format_seconds(best.restore_s)} on restores"
         )
+        lines += _describe_money(best)
     moves = [
-        f"{100 * share:.0f} % at {format_number(prediction.gib_at(slots))}"
+        f"{100 * share:.0f} % at {format_capacity(prediction.gib_at(slots))}"
         for share, slots in verdict.transitions.items()
     ]
     if prediction.saving_tokens[-1]:
@@ -50,8 +61,20 @@ def summarise(plan: Plan, answer: Answer) -> list[str]:
     return lines
 
 
+def _describe_money(row: CapacityRow) -> list[str]:
+    if row.dram_usd is None:
+        return []
+    if row.gpu_usd_saved_per_month is None:
+        return [f"  costs        ${format_number(row.dram_usd)} of memory; no clock, so no saving per month"]
+    payback = "never" if row.payback_months is None else f"in {format_number(row.payback_months)} months"
+    return [
+        f"  costs        ${format_number(row.dram_usd)} of memory, saves ${format_number(row.gpu_usd_saved_per_month)} "
+        f"of GPU time per month: paid back {payback}"
+    ]
+
+
 def _gib(prediction: Prediction, slots: int) -> str:
-    return f"{format_number(prediction.gib_at(slots))} GiB"
+    return f"{format_capacity(prediction.gib_at(slots))} GiB"
 
 
 def _describe_stream(plan: Plan, prediction: Prediction) -> str:
@@ -67,7 +90,8 @@ def tabulate(plan: Plan) -> list[Table]:
     """The capacity tables: tokens and time of one GPU, or several GPUs side by side."""
     if len(plan.answers) == 1:
         rows = plan.answers[0].rows
-        return [tabulate_tokens(rows), tabulate_time(rows)]
+        tables = [tabulate_tokens(rows), tabulate_time(rows), tabulate_range(rows)]
+        return [*tables, tabulate_money(rows)] if plan.options.prices is not None else tables
     groups = [plan.answers[k : k + GPUS_SIDE_BY_SIDE] for k in range(0, len(plan.answers), GPUS_SIDE_BY_SIDE)]
     return [tabulate_gpus(group) for group in groups]
 
@@ -101,7 +125,7 @@ def tabulate_time(rows: Sequence[CapacityRow]) -> Table:
         "GiB per\nrank", "prefill\nsaved", "\nshare", "saved per\nhour", "spent on\nrestores", "net\nsaved",
         "written\nGiB/s", "\ngamma_H",
     )  # fmt: skip
-    table = make_table("Time by host capacity (typical restore rate)", headings)
+    table = make_table("Time by host capacity (typical costs)", headings)
     for row in rows:
         table.add_row(
             format_number(row.host_gib_per_rank),
@@ -113,6 +137,56 @@ def tabulate_time(rows: Sequence[CapacityRow]) -> Table:
             "n/a" if row.write_gib_per_s is None else format_number(row.write_gib_per_s),
             "n/a" if row.gamma_host is None else format_number(row.gamma_host),
         )
+    return table
+
+
+def tabulate_range(rows: Sequence[CapacityRow]) -> Table:
+    """What is uncertain of that, by host capacity."""
+    headings = (
+        "GiB per\nrank", "prefill saved\nat least", "\nat most", "restores\nat least", "\nat most", "net saved\nworst",
+        "\nbest",
+    )  # fmt: skip
+    table = make_table("Range of the uncertain inputs", headings)
+    for row in rows:
+        table.add_row(
+            format_number(row.host_gib_per_rank),
+            *(
+                format_seconds(seconds)
+                for seconds in (
+                    row.prefill_saved_s_low,
+                    row.prefill_saved_s_high,
+                    row.restore_s_at_high_rate,
+                    row.restore_s_at_low_rate,
+                    row.net_saved_s_worst,
+                    row.net_saved_s_best,
+                )
+            ),
+        )
+    return table
+
+
+def tabulate_money(rows: Sequence[CapacityRow]) -> Table:
+    """What memory costs and what GPU time it saves, by host capacity."""
+    headings = (
+        "GiB per\nrank",
+        "GiB per\nnode",
+        "memory\n$",
+        "GPU hours\nper month",
+        "GPU $ per\nmonth",
+        "paid back\nmonths",
+    )
+    table = make_table("Cost by host capacity (one model replica)", headings)
+    for row in rows:
+        table.add_row(
+            format_number(row.host_gib_per_rank),
+            format_number(row.host_gib_per_node),
+            *(
+                "n/a" if value is None else format_number(value)
+                for value in (
+                    row.dram_usd, row.gpu_hours_saved_per_month, row.gpu_usd_saved_per_month, row.payback_months
+                )
+            ),
+        )  # fmt: skip
     return table
 
 
@@ -153,5 +227,16 @@ def explain(plan: Plan, answer: Answer) -> list[str]:
             f"- chunks of {workload.small_chunk_tokens} tokens would restore "
             f"{format_tokens(workload.small_chunk_gain_tokens)} more tokens without a limit"
         )
-    notes = (*plan.assumptions, *deployment.notes, *prediction.costs.notes)
+    lines.append(f"- regimes by GiB per rank: {_describe_regimes(answer)}")
+    lines += [f"- {line}" for line in list_restore_lines(answer)]
+    if prediction.tiers.restored_tokens[-1]:
+        lines.append(f"- at {_gib(prediction, answer.ttft.slots)}: {describe_ttft(answer)}")
+    notes = (*plan.assumptions, *deployment.notes, *list_cost_notes(prediction))
     return [*lines, *(f"- {note}" for note in notes)]
+
+
+def _describe_regimes(answer: Answer) -> str:
+    prediction = answer.prediction
+    return ", ".join(
+        f"{regime} from {format_capacity(prediction.gib_at(slots))}" for slots, regime in answer.verdict.regimes
+    )

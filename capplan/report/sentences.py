@@ -1,0 +1,56 @@
+"""Sentences that several reports share: what costs rest on, what restores and first tokens come to."""
+
+import math
+
+from capplan.plan import Answer
+from capplan.prediction import BEST, WORST, Prediction
+from capplan.units import format_number, format_seconds, format_share
+
+
+def list_cost_notes(prediction: Prediction) -> list[str]:
+    """Where prefill and restore times come from."""
+    costs, means = prediction.costs, prediction.savings.mean_s_per_token
+    low, typical, high = (format_number(1e6 * mean) for mean in means)
+    span = f" ({low}-{high})" if means.high > means.low else ""
+    what = "a token the host tier restores" if prediction.tiers.restored_tokens[-1] else "a computed token"
+    return [
+        f"prefill {typical} us{span} for {what}, in the mean: {costs.prefill.origin}",
+        *(f"prefill: {note}" for note in costs.prefill.notes),
+        *costs.notes,
+    ]
+
+
+def list_restore_lines(answer: Answer) -> list[str]:
+    """From what length a restore pays, and OBR by the way of copying."""
+    prediction = answer.prediction
+    n_tokens = prediction.mean_restore_tokens(answer.ttft.slots)
+    if math.isnan(n_tokens):
+        return []
+    least = prediction.smallest_restore_tokens()
+    ends = sorted((prediction.smallest_restore_tokens(BEST), prediction.smallest_restore_tokens(WORST)))
+    methods = ", ".join(
+        f"{method} {prediction.obr(n_tokens, rates.typical):.2f}"
+        for method, rates in prediction.costs.by_method.items()
+    )
+    return [
+        f"smallest restore that pays: {_tokens(least)} tokens ({_tokens(ends[0])} to {_tokens(ends[1])})",
+        f"OBR of a mean restore of {n_tokens:,.0f} tokens by way of copying: {methods}",
+    ]
+
+
+def describe_ttft(answer: Answer) -> str:
+    """Change of the time to first token at the recommended capacity, or at the 99 % point."""
+    ttft = answer.ttft
+    spread = ", ".join(f"p{percent} {_signed(value)}" for percent, value in ttft.change_percentiles_s.items())
+    return (
+        f"mean TTFT {format_seconds(ttft.without_mean_s)} changes by {_signed(ttft.change_mean_s)} ({spread}); "
+        f"{format_share(ttft.faster_share)} of requests faster, {format_share(ttft.slower_share)} slower"
+    )
+
+
+def _signed(seconds: float) -> str:
+    return f"{'+' if seconds > 0 else '-' if seconds < 0 else ''}{format_seconds(abs(seconds))}"
+
+
+def _tokens(n_tokens: float) -> str:
+    return f"{math.ceil(n_tokens):,}" if math.isfinite(n_tokens) else "none"
