@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from capplan.costs import Costs
 from capplan.deployment import Deployment
-from capplan.economics import gamma_gpu, gamma_host, obr, reuse_working_set_bytes
+from capplan.economics import flop_per_link_byte, gamma_gpu, gamma_host, obr, reuse_working_set_bytes
 from capplan.saving import Savings
 from capplan.tiers import TierCurves
 from capplan.units import GIB, bytes_to_gib, gib_to_bytes, round_up
@@ -185,6 +185,12 @@ class Prediction:
         return gamma_gpu(
             self.workload.concurrent_tasks, self.workload.mean_prompt_tokens, self.deployment.gpu_kv_tokens
         )
+
+    @property
+    def flop_per_link_byte(self) -> float:
+        """Peak dense BF16 FLOP per byte of the host link: ranks GPUs, and does not give the sign of `obr`."""
+        gpu = self.deployment.gpu
+        return flop_per_link_byte(gpu.peak_flops("bf16"), gpu.link_bytes_per_s)
 
     def mean_restore_tokens(self, slots: int) -> float:
         """Tokens a loading request restores in the mean; NaN where nothing is restored."""

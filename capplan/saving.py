@@ -5,6 +5,7 @@ x .. n. Over chunk boundaries it is a sum, each term at its chunk's stack positi
 section 4), so one pass gives every capacity.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,14 +79,30 @@ def sum_saved_seconds(
     first_request: int = 0,
 ) -> Float64s:
     """Seconds of prefill saved at `K` = 0 .. D host slots, (D + 1,), in stream order."""
+    return sum_saved_ends(runs, n_input, gpu_tokens, [times], touch, distance, first_request)[0]
+
+
+def sum_saved_ends(
+    runs: Runs,
+    n_input: Int64s,
+    gpu_tokens: Int64s,
+    tables: Sequence[SuffixTimes],
+    touch: Touch = "leaf-first",
+    distance: Distance = "lookup",
+    first_request: int = 0,
+) -> list[Float64s]:
+    """`sum_saved_seconds` of several tables of one model's windows, in one pass."""
     base, slope = runs.positions(touch, distance)
-    per_position = timing.spread_seconds(
+    saved = np.zeros((runs.n_distinct + 1, len(tables)), np.float64)
+    timing.spread_seconds(
         runs.offsets, runs.start, runs.length, base, slope, runs.chunk_tokens, n_input, gpu_tokens,
-        times.suffix_s, times.attention_s, times.windows, first_request, runs.n_distinct,
+        np.stack([table.suffix_s for table in tables], axis=1),
+        np.stack([table.attention_s for table in tables], axis=2),
+        tables[0].windows, first_request, saved,
     )  # fmt: skip
-    saved = np.zeros(per_position.size, np.float64)
-    np.cumsum(per_position[:-1], out=saved[1:])
-    return saved
+    below = np.zeros_like(saved)
+    np.cumsum(saved[:-1], axis=0, out=below[1:])
+    return [np.ascontiguousarray(column) for column in below.T]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,17 +153,17 @@ def measure_savings(
     counted = slice(first_request, None)
     computed = int((n_input - gpu_tokens)[counted].sum())
 
-    def measure(times: SuffixTimes) -> tuple[Float64s, float]:
-        saved = sum_saved_seconds(runs, n_input, gpu_tokens, times, touch, distance, first_request)
-        return saved, float(times.seconds_from(gpu_tokens, n_input)[counted].sum())
-
     if cost.models is None:
         tables = [linear_times(cost.known_s_per_token or 0.0, n_input)]
     elif cost.origin == "measured":
         tables = [tabulate_times(cost.models[1], n_input, cost.scale_at())]
     else:
         tables = [tabulate_times(model, n_input) for model in cost.models]
-    ends = [measure(times) for times in tables]
+    saved_ends = sum_saved_ends(runs, n_input, gpu_tokens, tables, touch, distance, first_request)
+    ends = [
+        (saved, float(times.seconds_from(gpu_tokens, n_input)[counted].sum()))
+        for saved, times in zip(saved_ends, tables, strict=True)
+    ]
     if len(ends) == 1:
         ends, tables = ends * 3, tables * 3
     means = [
@@ -159,8 +176,13 @@ def measure_savings(
         saved if factor == 1 else factor * saved for (saved, _), factor in zip(ends, factors, strict=True)
     )
     return Savings(
-        saved_s=(low, typical, high),
+        saved_s=(np.minimum(low, typical), typical, np.maximum(high, typical)),
         without_s=Triple(*(factor * without for (_, without), factor in zip(ends, factors, strict=True))),
-        mean_s_per_token=Triple(*(factor * mean for mean, factor in zip(means, factors, strict=True))),
+        mean_s_per_token=_ordered(*(factor * mean for mean, factor in zip(means, factors, strict=True))),
         times=tables[1].scaled(factors[1]),
     )
+
+
+def _ordered(low: float, typical: float, high: float) -> Triple:
+    """Ends that do not cross: T is ordered, and differences of T over a short stretch need not be."""
+    return Triple(min(low, typical), typical, max(high, typical))

@@ -51,15 +51,17 @@ def spread_seconds(
     attention_s: Float64s,
     windows: Float64s,
     first_request: int,
-    n_slots: int,
-) -> Float64s:
-    """Seconds of prefill that each stack position saves, (n_slots + 1,).
+    seconds: Float64s,
+) -> None:
+    """Add the seconds of prefill that each stack position saves, to `seconds`, (n_slots + 1, ends).
 
     A chunk `i` of a request with `g` GPU-served tokens saves ``T(max(g, i b)) - T(min((i + 1) b, n - 1))``
     where that stretch is not empty (docs/model.md section 4), at its own position; chunks of a run
     that stand at one position are taken together. Requests before `first_request` count for nothing.
+    `suffix_s` is (longest + 1, ends), `attention_s` (n, kinds, ends).
     """
-    seconds = np.zeros(n_slots + 1, np.float64)
+    n_ends = seconds.shape[1]
+    before = np.empty(n_ends, np.float64)
     b = chunk_tokens
     for r in range(first_request, offsets.size - 1):
         g = gpu_tokens[r]
@@ -73,9 +75,13 @@ def spread_seconds(
                 continue
             step = 1 if slope == 1 else length[k]
             first = max(start[k], g // b) if slope == 1 else start[k]
-            before = time_suffix(max(g, first * b), n, suffix_s, attention_s[r], windows)
-            for i in range(first, end, step):
-                after = time_suffix(max(g, min((i + step) * b, limit)), n, suffix_s, attention_s[r], windows)
-                seconds[base[k] + slope * (i - start[k])] += before - after
-                before = after
-    return seconds
+            for boundary in range(first, end + 1, step):
+                x = max(g, min(boundary * b, limit))
+                position = base[k] + slope * (max(boundary - step, first) - start[k])
+                for e in range(n_ends):  # calls that take slices of arrays here cost four times as much
+                    time_s = suffix_s[n - x, e]
+                    for kind in range(windows.size):
+                        time_s += attention_s[r, kind, e] * prefill.attend(float(x), float(n), windows[kind])
+                    if boundary > first:
+                        seconds[position, e] += before[e] - time_s
+                    before[e] = time_s

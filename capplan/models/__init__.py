@@ -11,7 +11,6 @@ from msgspec import Struct
 
 from capplan import spec_files
 from capplan.errors import SpecError
-from capplan.models import model_config
 from capplan.models.model_spec import (
     KV_DTYPES,
     WEIGHT_DTYPE_BYTES,
@@ -89,10 +88,12 @@ def load_model(name_or_path: str | Path) -> ModelSpec:
     path = Path(wanted)
     if wanted.lower().endswith(".toml"):
         return _load_own(path)
-    if wanted.lower().endswith(".json"):
-        return _built(model_config.read_config(path), wanted)
     if (path / "config.json").is_file():
-        return _built(model_config.read_config(path / "config.json"), str(path / "config.json"))
+        path = path / "config.json"
+    if path.name.lower().endswith(".json"):
+        from capplan.models import model_config  # a shipped model does not need its reader
+
+        return _built(model_config.read_config(path), str(path))
     raw = spec_files.read_shipped("models")
     name = spec_files.resolve(wanted, "model", raw)
     return _built({"name": name, **raw[name]}, f"model '{name}'")

@@ -173,6 +173,7 @@ def describe_scale(prediction: Prediction) -> dict[str, Any]:
         "distinct_chunks": tiers.n_distinct,
         "reuse_bytes_per_rank": reuse,
         "gamma_gpu": prediction.gamma_gpu,
+        "peak_flop_per_link_byte": prediction.flop_per_link_byte,
         "first_use_share": workload.first_use_share,
         "small_chunk_tokens": workload.small_chunk_tokens,
         "small_chunk_gain_tokens": workload.small_chunk_gain_tokens,

@@ -227,6 +227,10 @@ def explain(plan: Plan, answer: Answer) -> list[str]:
             f"- chunks of {workload.small_chunk_tokens} tokens would restore "
             f"{format_tokens(workload.small_chunk_gain_tokens)} more tokens without a limit"
         )
+    lines.append(
+        f"- {format_number(prediction.flop_per_link_byte / 1e3)} K peak BF16 FLOP per byte of the host link: "
+        "ranks GPUs, but the restore rate decides"
+    )
     lines.append(f"- regimes by GiB per rank: {_describe_regimes(answer)}")
     lines += [f"- {line}" for line in list_restore_lines(answer)]
     if prediction.tiers.restored_tokens[-1]:

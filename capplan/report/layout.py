@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.measure import Measurement
 from rich.table import Table
 
 WIDEST = 1000
+GAP = 2
 
 
 def fold(line: str, width: int) -> str:
@@ -43,8 +43,14 @@ def print_tables(tables: Sequence[Table], width: int) -> list[str]:
     for table in tables:
         out = io.StringIO()
         console = Console(file=out, width=WIDEST, color_system=None, highlight=False, markup=False, emoji=False)
-        needed = Measurement.get(console, console.options, table).maximum
-        console.width = max(width, needed)
+        console.width = max(width, _measure(table))
         console.print(table)
         printed.append("\n".join(line.rstrip() for line in out.getvalue().rstrip().split("\n")))
     return printed
+
+
+def _measure(table: Table) -> int:
+    """Columns a table of plain cells takes: the widest line of every column, and what stands between."""
+    columns = [[str(column.header), *map(str, column.cells)] for column in table.columns]
+    widest = [max(len(line) for cell in cells for line in cell.split("\n")) for cells in columns]
+    return sum(widest) + GAP * (len(widest) - 1)

@@ -13,8 +13,10 @@ def list_cost_notes(prediction: Prediction) -> list[str]:
     low, typical, high = (format_number(1e6 * mean) for mean in means)
     span = f" ({low}-{high})" if means.high > means.low else ""
     what = "a token the host tier restores" if prediction.tiers.restored_tokens[-1] else "a computed token"
+    models = costs.prefill.models
+    estimated = ", estimated" if costs.prefill.origin == "formula" and models and models[1].estimated else ""
     return [
-        f"prefill {typical} us{span} for {what}, in the mean: {costs.prefill.origin}",
+        f"prefill {typical} us{span} for {what}, in the mean: {costs.prefill.origin}{estimated}",
         *(f"prefill: {note}" for note in costs.prefill.notes),
         *costs.notes,
     ]
@@ -28,14 +30,14 @@ def list_restore_lines(answer: Answer) -> list[str]:
         return []
     least = prediction.smallest_restore_tokens()
     ends = sorted((prediction.smallest_restore_tokens(BEST), prediction.smallest_restore_tokens(WORST)))
+    smallest = f"smallest restore that pays: {_tokens(least)} tokens ({_tokens(ends[0])} to {_tokens(ends[1])})"
+    here = prediction.obr(n_tokens, prediction.costs.h2d_bytes_per_s.typical)
+    ratio = f"OBR of a mean restore of {n_tokens:,.0f} tokens: {here:.2f}"
     methods = ", ".join(
         f"{method} {prediction.obr(n_tokens, rates.typical):.2f}"
         for method, rates in prediction.costs.by_method.items()
     )
-    return [
-        f"smallest restore that pays: {_tokens(least)} tokens ({_tokens(ends[0])} to {_tokens(ends[1])})",
-        f"OBR of a mean restore of {n_tokens:,.0f} tokens by way of copying: {methods}",
-    ]
+    return [smallest, f"{ratio}; by way of copying: {methods}" if methods else ratio]
 
 
 def describe_ttft(answer: Answer) -> str:
