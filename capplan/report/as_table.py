@@ -2,13 +2,11 @@
 
 from collections.abc import Sequence
 
-from rich.table import Table
-
 from capplan.card import Card
 from capplan.plan import Answer, Plan
 from capplan.prediction import CapacityRow, Prediction
 from capplan.report.card import tabulate_card
-from capplan.report.layout import fold, make_table, print_tables
+from capplan.report.layout import Table, fold, make_table, measure_table, print_tables
 from capplan.report.sentences import describe_ttft, list_cost_notes, list_restore_lines
 from capplan.units import bytes_to_gib, format_capacity, format_number, format_seconds, format_share, format_tokens
 
@@ -18,7 +16,7 @@ GPUS_SIDE_BY_SIDE = 3
 def render(plan: Plan, width: int) -> str:
     """The plan in lines of at most `width` columns, wider only where numbers would be cut."""
     blocks = ["\n".join(fold(line, width) for line in summarise(plan, answer)) for answer in plan.answers]
-    blocks += print_tables(tabulate(plan), width)
+    blocks += print_tables(tabulate(plan, width))
     blocks += [_print_card(answer.card, width) for answer in plan.answers if answer.card is not None]
     blocks += ["\n".join(fold(line, width) for line in explain(plan, answer)) for answer in plan.answers]
     return "\n\n".join(blocks) + "\n"
@@ -86,14 +84,17 @@ def _describe_stream(plan: Plan, prediction: Prediction) -> str:
     )
 
 
-def tabulate(plan: Plan) -> list[Table]:
-    """The capacity tables: tokens and time of one GPU, or several GPUs side by side."""
+def tabulate(plan: Plan, width: int) -> list[Table]:
+    """The capacity tables: tokens and time of one GPU, or as many GPUs side by side as `width` columns hold."""
     if len(plan.answers) == 1:
         rows = plan.answers[0].rows
         tables = [tabulate_tokens(rows), tabulate_time(rows), tabulate_range(rows)]
         return [*tables, tabulate_money(rows)] if plan.options.prices is not None else tables
-    groups = [plan.answers[k : k + GPUS_SIDE_BY_SIDE] for k in range(0, len(plan.answers), GPUS_SIDE_BY_SIDE)]
-    return [tabulate_gpus(group) for group in groups]
+    for n in range(GPUS_SIDE_BY_SIDE, 0, -1):
+        tables = [tabulate_gpus(plan.answers[k : k + n]) for k in range(0, len(plan.answers), n)]
+        if all(measure_table(table) <= width for table in tables):
+            break
+    return tables
 
 
 def tabulate_tokens(rows: Sequence[CapacityRow]) -> Table:

@@ -3,12 +3,10 @@
 import json
 from typing import Any
 
-from rich.table import Table
-
 from capplan.calibration.fits import Fit, Parameter
 from capplan.calibration.pipeline import Calibration
 from capplan.calibration.profile import describe_rate, list_advice, list_notes, say_unfitted, write_profile
-from capplan.report.layout import fold, make_table, print_tables
+from capplan.report.layout import Table, fold, make_table, print_tables
 from capplan.units import format_number
 
 FORMAT_VERSION = 1
@@ -36,7 +34,7 @@ def render(calibration: Calibration, format: str = "table", width: int = 80, sho
     blocks = ["\n".join(fold(line, width) for line in summarise(calibration))]
     for fit, noun in ((calibration.runs, "Runs"), (calibration.points, "TTFT points")):
         if fit is not None:
-            tables = print_tables([tabulate_parameters(fit, noun, calibration.is_net), tabulate_rows(fit, noun)], width)
+            tables = print_tables([tabulate_parameters(fit, noun, calibration.is_net), tabulate_rows(fit, noun)])
             blocks += [tables[0], "\n".join(fold(line, width) for line in explain(fit)), tables[1]]
             blocks += ["\n".join(fold(line, width) for line in _explain_rows(fit))]
     if shows_profile:

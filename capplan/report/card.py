@@ -67,7 +67,7 @@ def tabulate_card(card: Card, width: int = 80) -> list[str]:
             table.add_row(
                 INDENT + setting.text, f"{setting.slots:,}", _gib(setting.rank_bytes), _gib(setting.node_bytes)
             )
-    return print_tables([table], width)
+    return print_tables([table])
 
 
 def _gib(n_bytes: int) -> str:

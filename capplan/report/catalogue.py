@@ -1,12 +1,10 @@
 """The shipped GPU and model profiles as tables."""
 
-from rich.table import Table
-
 from capplan.hardware import list_gpus
 from capplan.hardware.gpu_spec import IncompleteGpu
 from capplan.models import list_models, list_refused
 from capplan.models.model_spec import ModelSpec, kv_bytes_per_token
-from capplan.report.layout import fold, make_table, print_tables
+from capplan.report.layout import Table, fold, make_table, print_tables
 from capplan.units import format_number
 
 TP_SIZES = (1, 2, 4, 8)
@@ -46,7 +44,7 @@ def render_models(width: int = 80) -> str:
     """Models by name, with BF16 KV bytes per token and rank at TP 1, 2, 4 and 8, and what is known to be missing."""
     headings = ("\nname", "total\nB", "active\nB", "\ntype", *(f"KV B\nTP{tp}" for tp in TP_SIZES), "")
     table = make_table("", headings, 1)
-    table.padding = 0
+    table.gap = 1
     for model in list_models():
         table.add_row(
             model.name,
@@ -75,4 +73,4 @@ def flag_model(model: ModelSpec) -> str:
 
 
 def _render(table: Table, notes: list[str], width: int) -> str:
-    return "\n".join([*print_tables([table], width), *(fold(note, width) for note in notes)]) + "\n"
+    return "\n".join([*print_tables([table]), *(fold(note, width) for note in notes)]) + "\n"

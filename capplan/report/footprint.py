@@ -3,12 +3,10 @@
 import json
 from collections.abc import Sequence
 
-from rich.table import Table
-
 from capplan.footprint import BLOCK_TOKENS, LAST_WINDOWS, Footprint
 from capplan.models.layer_groups import LayerGroup
 from capplan.models.model_spec import ModelSpec
-from capplan.report.layout import fold, make_table, print_tables
+from capplan.report.layout import Table, fold, make_table, print_tables
 from capplan.units import MIB, bytes_to_gib, format_number
 
 FORMAT_VERSION = 1
@@ -41,7 +39,7 @@ def render_table(footprints: Sequence[Footprint], chunk_tokens: int, context_tok
         if layout == LAST_WINDOWS:
             blocks.append(fold("The same where the engine drops what lies before a window (vLLM from 0.26 on)", width))
         shown = [footprint for footprint in footprints if footprint.layout == layout]
-        blocks += print_tables([_tabulate(shown)], width)
+        blocks += print_tables([_tabulate(shown)])
     blocks.append("\n".join(fold(note, width) for note in explain(footprints, chunk_tokens, context_tokens)))
     return "\n\n".join(blocks) + "\n"
 

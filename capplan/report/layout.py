@@ -1,15 +1,31 @@
 """How lines and tables are laid out: plain text, numbers never cut."""
 
-import io
 import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
+from tabulate import DataRow, TableFormat, tabulate
 
-WIDEST = 1000
-GAP = 2
+
+@dataclass(slots=True)
+class Table:
+    """A table of text: right-aligned columns, the first `n_left` of them left-aligned.
+
+    `gap` is the number of blanks between columns; headings may have several lines.
+    """
+
+    title: str
+    headings: tuple[str, ...]
+    n_left: int = 0
+    gap: int = 2
+    rows: list[tuple[str, ...]] = field(default_factory=list)
+
+    def add_row(self, *cells: str) -> None:
+        """Add a row, one cell per column."""
+        if len(cells) != len(self.headings):
+            raise ValueError(f"{len(cells)} cells for {len(self.headings)} columns")
+        self.rows.append(cells)
 
 
 def fold(line: str, width: int) -> str:
@@ -22,35 +38,32 @@ def fold(line: str, width: int) -> str:
 
 
 def make_table(title: str, headings: Sequence[str], n_left: int = 0) -> Table:
-    """An empty table of right-aligned columns, the first `n_left` of them left-aligned."""
-    table = Table(
-        title=title or None,
-        title_justify="left",
-        title_style="",
-        box=SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-        show_edge=False,
+    """An empty table."""
+    return Table(title, tuple(headings), n_left)
+
+
+def measure_table(table: Table) -> int:
+    """Columns a printed table takes."""
+    return max(len(line) for line in print_table(table).split("\n"))
+
+
+def print_tables(tables: Sequence[Table]) -> list[str]:
+    """Tables as text without trailing blanks; no cell is ever cut, however wide the table gets."""
+    return [print_table(table) for table in tables]
+
+
+def print_table(table: Table) -> str:
+    """Title, headings, a line, rows."""
+    split = [heading.split("\n") for heading in table.headings]
+    height = max(len(lines) for lines in split)
+    heads = [[lines[k] if k < len(lines) else "" for lines in split] for k in range(height)]
+    sides = ["left" if k < table.n_left else "right" for k in range(len(table.headings))]
+    row = DataRow("", " " * table.gap, "")
+    format: Any = TableFormat(None, None, None, None, None, row, 0, None)
+    text = tabulate(
+        [*heads, *table.rows], tablefmt=format, disable_numparse=True, colalign=sides, preserve_whitespace=True
     )
-    for k, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if k < n_left else "right", no_wrap=True)
-    return table
-
-
-def print_tables(tables: Sequence[Table], width: int) -> list[str]:
-    """Tables as text without trailing blanks, wider than `width` only where a cell would be cut."""
-    printed = []
-    for table in tables:
-        out = io.StringIO()
-        console = Console(file=out, width=WIDEST, color_system=None, highlight=False, markup=False, emoji=False)
-        console.width = max(width, _measure(table))
-        console.print(table)
-        printed.append("\n".join(line.rstrip() for line in out.getvalue().rstrip().split("\n")))
-    return printed
-
-
-def _measure(table: Table) -> int:
-    """Columns a table of plain cells takes: the widest line of every column, and what stands between."""
-    columns = [[str(column.header), *map(str, column.cells)] for column in table.columns]
-    widest = [max(len(line) for cell in cells for line in cell.split("\n")) for cells in columns]
-    return sum(widest) + GAP * (len(widest) - 1)
+    lines = text.split("\n")
+    lines.insert(height, "─" * max(len(line) for line in lines))
+    title = [table.title] if table.title else []
+    return "\n".join(line.rstrip() for line in (*title, *lines))

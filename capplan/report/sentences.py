@@ -3,7 +3,7 @@
 import math
 
 from capplan.plan import Answer
-from capplan.prediction import BEST, WORST, Prediction
+from capplan.prediction import BEST, TYPICAL, WORST, Prediction
 from capplan.units import format_number, format_seconds, format_share
 
 
@@ -28,16 +28,25 @@ def list_restore_lines(answer: Answer) -> list[str]:
     n_tokens = prediction.mean_restore_tokens(answer.ttft.slots)
     if math.isnan(n_tokens):
         return []
-    least = prediction.smallest_restore_tokens()
-    ends = sorted((prediction.smallest_restore_tokens(BEST), prediction.smallest_restore_tokens(WORST)))
-    smallest = f"smallest restore that pays: {_tokens(least)} tokens ({_tokens(ends[0])} to {_tokens(ends[1])})"
     here = prediction.obr(n_tokens, prediction.costs.h2d_bytes_per_s.typical)
     ratio = f"OBR of a mean restore of {n_tokens:,.0f} tokens: {here:.2f}"
     methods = ", ".join(
         f"{method} {prediction.obr(n_tokens, rates.typical):.2f}"
         for method, rates in prediction.costs.by_method.items()
     )
-    return [smallest, f"{ratio}; by way of copying: {methods}" if methods else ratio]
+    return [_say_smallest(prediction), f"{ratio}; by way of copying: {methods}" if methods else ratio]
+
+
+def _say_smallest(prediction: Prediction) -> str:
+    best, typical, worst = (prediction.smallest_restore_tokens(corner) for corner in (BEST, TYPICAL, WORST))
+    if math.isinf(best):
+        return "no restore pays, however long"
+    said = "smallest restore that pays:"
+    if math.isinf(typical):
+        return f"{said} none at typical inputs, {_tokens(best)} tokens at the best"
+    if math.isinf(worst):
+        return f"{said} {_tokens(typical)} tokens ({_tokens(best)} at the best inputs, none at the worst)"
+    return f"{said} {_tokens(typical)} tokens" + (f" ({_tokens(best)} to {_tokens(worst)})" if worst > best else "")
 
 
 def describe_ttft(answer: Answer) -> str:
@@ -55,4 +64,4 @@ def _signed(seconds: float) -> str:
 
 
 def _tokens(n_tokens: float) -> str:
-    return f"{math.ceil(n_tokens):,}" if math.isfinite(n_tokens) else "none"
+    return f"{math.ceil(n_tokens):,}"

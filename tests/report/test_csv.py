@@ -6,6 +6,7 @@ import pytest
 from plans import SMALL, agent_trace, make_plan, make_prediction, make_workload
 
 from capplan import Options, predict
+from capplan.prediction import Prices
 from capplan.report import render
 
 
@@ -44,5 +45,17 @@ def test_unknown_numbers_are_empty():
         "prefill_saved_s_per_hour",
         "write_gib_per_s",
         "gamma_host",
+        "dram_usd",
+        "gpu_hours_saved_per_month",
+        "gpu_usd_saved_per_month",
+        "payback_months",
     }
     assert float(row["restored_share"]) == pytest.approx(1000 / 2024)
+
+
+def test_money_stands_in_every_row():
+    prediction = make_prediction([0, 1000], prices=Prices(3.0, 2.0))
+    (_, row) = read(render(make_plan(prediction), "csv"))
+    assert row["dram_usd"] == "3.0"
+    assert float(row["gpu_usd_saved_per_month"]) == 2 * float(row["gpu_hours_saved_per_month"]) > 0
+    assert float(row["payback_months"]) == pytest.approx(3 / float(row["gpu_usd_saved_per_month"]))

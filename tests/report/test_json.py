@@ -20,14 +20,22 @@ from plans import (
 
 from capplan import Options, predict, write_trace
 from capplan.deployment import GpuRoom
+from capplan.economics import obr
+from capplan.prediction import BEST, TYPICAL, WORST, Prices
 from capplan.report import render
 from capplan.report.as_json import sample_curve
+from capplan.report.card import describe_card
+from capplan.report.sentences import list_cost_notes
 
 UNIT = re.compile(
-    r"(tokens|bytes|gib|slots|chunks|requests|sessions|tasks|copies|ranks|share|size|_s)"
-    r"(_per_(rank|node|s|hour|token|request))*(_at_(low|high)_rate)?$"
+    r"(tokens|bytes|gib|mib|slots|chunks|requests|sessions|tasks|copies|ranks|share|size|hours|usd|months"
+    r"|flop|fragments|_s)"
+    r"(_(saved|per_(rank|node|s|hour|month|token|gib|request|restorable_token|link_byte|chunk)))*"
+    r"(_(low|high|worst|at_most|best|at_(low|high)_rate|without_host_tier))?$"
 )
-UNITLESS = {"format", "tp", "gamma_gpu", "gamma_host"}
+UNITLESS = {"format", "tp", "gamma_gpu", "gamma_host", "obr"}
+ON_THE_CARD = {"value", "units"}  # in the engine's own unit, which stands beside it
+ENDS = ("low", "typical", "high", "worst", "best")
 
 
 def refuse(constant):
@@ -61,6 +69,9 @@ def test_format_comes_first(plan, record):
             "knee",
             "recommendation",
             "verdict",
+            "restore",
+            "ttft",
+            "card",
             "warnings",
             "assumptions",
         ]
@@ -92,13 +103,16 @@ def test_order_of_a_pool_with_warmup():
 
 def test_inputs():
     options = Options(tp=8, host_gib=(1.0,), room=GpuRoom(kv_tokens=300_000))
-    inputs = parse(render(predict(agent_trace(), options=options), "json"))["predictions"][0]["inputs"]
+    plan = predict(agent_trace(), options=options)
+    costs, savings = plan.answers[0].prediction.costs, plan.answers[0].prediction.savings
+    inputs = parse(render(plan, "json"))["predictions"][0]["inputs"]
     assert inputs.pop("weight_bytes_per_rank") > 7e9
     assert inputs == {
         "gpu": "h20",
         "gpu_title": "NVIDIA H20 96 GB",
         "model": "qwen3-coder-30b-a3b",
         "tp": 8,
+        "engine": "lmcache",
         "kv_dtype": "bf16",
         "weight_dtype": "bf16",
         "kv_bytes_per_token_per_rank": 24_576,
@@ -110,12 +124,18 @@ def test_inputs():
         "gpu_block_tokens": 16,
         "gpu_kv_tokens": 300_000,
         "host_copies_per_node": 8,
-        "prefill_s_per_token": pytest.approx(67.9e-6),
-        "prefill_position_tokens": None,
-        "h2d_bytes_per_s": pytest.approx({"low": 52e9, "typical": 53.45e9, "high": 54.9e9}),
-        "load_s_per_request": 0.01,
+        "prefill_origin": "measured",
+        "prefill_s_per_restorable_token": pytest.approx({"low": 61.11e-6, "typical": 67.9e-6, "high": 74.69e-6}),
+        "prefill_s_without_host_tier": pytest.approx(savings.without_s._asdict()),
+        "h2d_bytes_per_s": pytest.approx(costs.h2d_bytes_per_s._asdict()),
+        "load_s_per_request": {"low": 0.008, "typical": 0.01, "high": 0.013},
         "load_s_per_token": 5e-7,
+        "dram_usd_per_gib": None,
+        "gpu_usd_per_hour": None,
     }
+    prices = Options(prices=Prices(3.0, 2.5), engine="sglang")
+    inputs = parse(render(predict(agent_trace(), options=prices), "json"))["predictions"][0]["inputs"]
+    assert (inputs["dram_usd_per_gib"], inputs["gpu_usd_per_hour"], inputs["engine"]) == (3.0, 2.5, "sglang")
 
 
 def test_every_number_has_its_unit_in_its_key(record):
@@ -124,7 +144,7 @@ def test_every_number_has_its_unit_in_its_key(record):
     def walk(value, key):
         if isinstance(value, dict):
             for name, item in value.items():
-                walk(item, key if name in ("low", "typical", "high") else name)
+                walk(item, key if name in ENDS or name.isdigit() else name)
         elif isinstance(value, list):
             for item in value:
                 walk(item, key)
@@ -133,7 +153,7 @@ def test_every_number_has_its_unit_in_its_key(record):
 
     walk(record, "")
     assert found >= {"host_gib_per_rank", "prefill_saved_s_per_hour", "h2d_bytes_per_s", "slots", "format"}
-    assert {key for key in found if not UNIT.search(key)} <= UNITLESS
+    assert {key for key in found if not UNIT.search(key)} <= UNITLESS | ON_THE_CARD
 
 
 def test_rows_hold_every_column(plan, record):
@@ -158,25 +178,106 @@ def test_marks(plan, record):
                 "gib_per_node": prediction.gib_at(slots),
                 "computed_tokens": int(prediction.tiers.computed_tokens[slots]),
             }
-        rate = verdict.break_even_bytes_per_s
+        even = verdict.break_even
         assert record_of["verdict"] == {
             "answer": verdict.answer,
             "reason": verdict.reason,
-            "break_even_bytes_per_s": rate if math.isfinite(rate) else None,
+            "deciding_input": verdict.deciding,
+            "best_net_saved_s": dict(zip(("worst", "typical", "best"), verdict.best_net_s, strict=True)),
+            "break_even": {
+                name: value if math.isfinite(value) else None
+                for name, value in (
+                    ("rate_bytes_per_s", even.rate_bytes_per_s),
+                    ("prefill_s_per_token", even.prefill_s_per_token),
+                    ("load_s", even.load_s),
+                )
+            },
+            "regimes": [
+                {"from_slots": start, "from_gib_per_rank": prediction.gib_at(start), "regime": regime}
+                for start, regime in verdict.regimes
+            ],
         }
         assert record_of["warnings"] == list(verdict.warnings)
         assert record_of["assumptions"] == [
             *plan.assumptions,
             *prediction.deployment.notes,
-            *prediction.costs.notes,
+            *list_cost_notes(prediction),
         ]
+        assert set(prediction.costs.notes) <= set(record_of["assumptions"])
+
+
+def test_restore(plan, record):
+    for answer, record_of in zip(plan.answers, record["predictions"], strict=True):
+        prediction, found = answer.prediction, record_of["restore"]
+        restore, costs = prediction.costs.restore, prediction.costs
+        n_tokens = prediction.mean_restore_tokens(answer.ttft.slots)
+        assert found["mean_restore_tokens"] == n_tokens > 0
+        assert found["smallest_restore_tokens"] == {
+            name: finite(prediction.smallest_restore_tokens(corner))
+            for name, corner in (("worst", WORST), ("typical", TYPICAL), ("best", BEST))
+        }
+        assert (found["method"], found["layout"]) == (restore.method, restore.layout)
+        assert (found["fragment_bytes"], found["fragments_per_token"]) == (
+            restore.fragment_bytes,
+            restore.fragments_per_token,
+        )
+        assert tuple(found["contiguous_bytes_per_s"].values()) == restore.contiguous
+        assert list(found["by_method"]) == ["per-fragment", "batched", "kernel", "contiguous"]
+        for method, rates in costs.by_method.items():
+            low, typical, high = rates
+            assert found["by_method"][method]["bytes_per_s"] == {"low": low, "typical": typical, "high": high}
+            for k, end in enumerate(("low", "typical", "high")):
+                tau = costs.load_s[2 - k] + costs.load_s_per_token * n_tokens
+                t_pf = prediction.savings.mean_s_per_token[k]
+                expected = obr(n_tokens, t_pf, costs.kv_bytes_per_token, rates[k], tau)
+                assert found["by_method"][method]["obr"][end] == pytest.approx(expected)
+
+
+def finite(value):
+    return value if math.isfinite(value) else None
+
+
+def test_a_given_rate_has_no_way_of_copying():
+    prediction = make_prediction([0, 1000])
+    found = parse(render(make_plan(prediction), "json"))["predictions"][0]["restore"]
+    assert [found[name] for name in ("method", "layout", "fragment_bytes", "contiguous_bytes_per_s")] == [None] * 4
+
+
+def test_ttft(plan, record):
+    for answer, record_of in zip(plan.answers, record["predictions"], strict=True):
+        ttft = answer.ttft
+        assert record_of["ttft"] == {
+            "slots": ttft.slots,
+            "floor_s": 0.042,
+            "without_mean_s": ttft.without_mean_s,
+            "change_mean_s": ttft.change_mean_s,
+            "change_percentiles_s": {str(percent): value for percent, value in ttft.change_percentiles_s.items()},
+            "faster_share": ttft.faster_share,
+            "slower_share": ttft.slower_share,
+            "gib_per_rank": answer.prediction.gib_at(ttft.slots),
+            "gib_per_node": answer.prediction.gib_at(ttft.slots),
+            "computed_tokens": int(answer.prediction.tiers.computed_tokens[ttft.slots]),
+        }
+
+
+def test_card():
+    options = Options(**SMALL, host_gib=(1.0,))
+    plan = predict(agent_trace(), options=options)
+    record = parse(render(plan, "json"))["predictions"][0]
+    assert record["card"] == parse(json.dumps(describe_card(plan.answers[0].card)))
+    assert record["card"]["slots"] == plan.answers[0].rows[0].slots
+    assert parse(render(make_plan(make_prediction([0, 0])), "json"))["predictions"][0]["card"] is None
 
 
 def test_unknown_and_endless_numbers_are_null():
     workload = make_workload(concurrent_tasks=None, span_s=None)
     prediction = make_prediction([0, 1000], loads=[0, 1], costs=make_costs(load_s=1e6), workload=workload)
     record = parse(render(make_plan(prediction), "json"))["predictions"][0]
-    assert record["verdict"]["break_even_bytes_per_s"] is None
+    assert record["verdict"]["break_even"]["rate_bytes_per_s"] is None
+    nothing = parse(render(make_plan(make_prediction([0, 0])), "json"))["predictions"][0]
+    assert nothing["verdict"]["break_even"] == {"rate_bytes_per_s": None, "prefill_s_per_token": None, "load_s": None}
+    assert nothing["restore"]["mean_restore_tokens"] is None
+    assert nothing["restore"]["by_method"]["contiguous"]["obr"] == {"low": None, "typical": None, "high": None}
     assert record["scale"]["reuse_bytes_per_rank"] is None
     assert record["rows"][1]["write_gib_per_s"] is None
 
@@ -235,3 +336,7 @@ def check_curve(prediction, curve):
     assert curve["moved_tokens"] == tiers.moved_tokens[slots].tolist()
     assert curve["loading_requests"] == tiers.loads[slots].tolist()
     assert curve["written_tokens"] == [int(tiers.coverage.written(k)) * tiers.chunk_tokens for k in slots.tolist()]
+    for end, saved in zip(("low", "typical", "high"), prediction.savings.saved_s, strict=True):
+        assert curve["prefill_saved_s"][end] == saved[slots].tolist()
+    for name, corner in (("worst", WORST), ("typical", TYPICAL), ("best", BEST)):
+        assert curve["net_saved_s"][name] == prediction.net_seconds(corner)[slots].tolist()

@@ -1,12 +1,17 @@
+import re
+
 import numpy as np
 import pytest
 from plans import SMALL, agent_trace, make_costs, make_deployment, make_plan, make_prediction, make_workload
 
 from capplan import Options, predict
 from capplan.deployment import GpuRoom
+from capplan.economics import obr
 from capplan.hardware import load_gpu
+from capplan.prediction import Prices
 from capplan.report import render
 from capplan.report.layout import fold
+from capplan.units import format_capacity, format_number, format_seconds
 
 CHUNKS = np.arange(601)
 FLEET = 250_000 * np.clip(CHUNKS - 200, 0, 300)  # 75 M tokens restored, from 19 to 47 GiB per rank at TP1
@@ -39,16 +44,83 @@ def unfolded(text):
 def test_answer_comes_first():
     assert text_of(fleet()).splitlines()[:10] == [
         "NVIDIA H20 96 GB, Qwen3-Coder-30B-A3B, TP1: PAYS",
-        "  restoring beats recomputing over the whole restore rate of 50.0-55.0 GB/s;",
-        "  break-even at 1.02 GB/s",
+        "  restoring beats recomputing at every restore rate of 50.0-55.0 GB/s and",
+        "  prefill of 100 us per token; break-even restore rate 1.02 GB/s",
         "  recommended  46.7 GiB of host KV per rank, 46.7 GiB per node",
         "  computes     7.500 M prompt tokens instead of 82.00 M: saves 2.07 h of",
         "               prefill, spends 2.44 min on restores",
-        "  transition   10 % at 21.6, 50 % at 32.8, 90 % at 44.1, 99 % at 46.6 GiB per",
+        "  transition   10 % at 21.6, 50 % at 32.9, 90 % at 44.1, 99 % at 46.6 GiB per",
         "               rank; knee 0 GiB",
         "  of           147.0 M prompt tokens in 10 requests, a pool of 16 tasks; GPU",
         "               memory serves 44.2 %",
     ]
+
+
+def test_capacities_of_the_answer_hold_what_they_should():
+    prediction = fleet()
+    text = unfolded(text_of(prediction))
+    verdict = make_plan(prediction).answers[0].verdict
+    for share, slots in verdict.transitions.items():
+        printed = float(re.search(rf"{100 * share:.0f} % at ([\d.,]+)", text)[1].rstrip(".,"))
+        assert prediction.slots_at(printed) >= slots
+    assert prediction.slots_at(float(re.search(r"recommended ([\d.]+)", text)[1])) >= verdict.recommended_slots
+
+
+PRICES = Prices(dram_usd_per_gib=4.0, gpu_usd_per_hour=2.0)
+
+
+def test_money_of_the_recommended_capacity():
+    text = unfolded(text_of(fleet(prices=PRICES), options=Options(prices=PRICES)))
+    prediction = fleet()
+    gib = prediction.gib_at(make_plan(prediction).answers[0].verdict.recommended_slots)
+    saved_usd = 2 * prediction.row_at(gib).net_saved_s / 3600 * 730.5
+    assert (
+        f"costs $187 of memory, saves ${saved_usd:,.0f} of GPU time per month: paid back in "
+        f"{format_number(4 * gib / saved_usd)} months"
+    ) in text
+    no_clock = fleet(prices=PRICES, workload=make_workload(span_s=None))
+    text = unfolded(text_of(no_clock, options=Options(prices=PRICES)))
+    assert "costs $187 of memory; no clock, so no saving per month" in text
+    assert "costs" not in text_of(fleet()).split("Prompt tokens by host capacity")[0]
+    free = fleet(prices=Prices(4.0, 0.0))
+    assert "saves $0 of GPU time per month: paid back never" in unfolded(text_of(free))
+
+
+def test_money_table():
+    lines = text_of(fleet(prices=PRICES), options=Options(prices=PRICES)).splitlines()
+    at = next(k for k, line in enumerate(lines) if line.startswith("Cost by host capacity"))
+    assert lines[at + 1 : at + 3] == [
+        "GiB per  GiB per  memory  GPU hours  GPU $ per  paid back",
+        "   rank     node       $  per month      month     months",
+    ]
+    row = fleet(prices=PRICES).row_at(28.1)
+    expected = (28.1, 28.1, 112.4, row.gpu_hours_saved_per_month, row.gpu_usd_saved_per_month, row.payback_months)
+    assert lines[at + 8].split() == [format_number(value) for value in expected]
+    assert lines[at + 4].split() == ["0", "0", "0", "0", "0", "n/a"]
+    assert "Cost by host capacity" not in text_of(fleet())
+
+
+def test_range_table():
+    costs = make_costs((5e-5, 1e-4, 2e-4), (20.0, 50.0, 55.0), (0.0, 0.001, 0.01))
+    prediction = fleet(costs=costs)
+    lines = text_of(prediction).splitlines()
+    at = next(k for k, line in enumerate(lines) if line.startswith("Range of the uncertain inputs"))
+    assert lines[at + 1 : at + 3] == [
+        "GiB per  prefill saved            restores            net saved",
+        "   rank       at least   at most  at least   at most      worst      best",
+    ]
+    row = prediction.row_at(28.1)
+    assert unfolded(lines[at + 8]) == " ".join(
+        [
+            "28.1",
+            format_seconds(24.75e6 * 5e-5),
+            format_seconds(24.75e6 * 2e-4),
+            format_seconds(row.restore_s_at_high_rate),
+            format_seconds(row.restore_s_at_low_rate),
+            format_seconds(row.net_saved_s_worst),
+            format_seconds(row.net_saved_s_best),
+        ]
+    )
 
 
 def test_rows():
@@ -97,7 +169,7 @@ def test_rows():
         "1.30",
         "1.62",
     ]
-    assert len([line for line in lines if line.strip().startswith("51.9")]) == 2
+    assert len([line for line in lines if line.strip().startswith("51.9")]) == 3
 
 
 def test_nothing_is_recommended_unless_it_pays():
@@ -158,6 +230,61 @@ def test_scale():
     assert "- n/a concurrent tasks x mean prompt of 2,000 tokens: C_reuse n/a, gamma_G n/a" in text
     assert "24 MiB per chunk; a node holds 8 host copies" in text
     assert "- chunks of 256 tokens would restore 1.166 M more tokens without a limit" in text
+
+
+def test_regimes_restores_and_first_tokens_are_said():
+    prediction = fleet(costs=make_costs(1e-4, load_s=(0.008, 0.01, 0.013)))
+    text = unfolded(text_of(prediction))
+    # chunks of 96 MiB; 201 slots restore 250 k, 203 are the first above 1 % of 82 M
+    first = next(k for k in CHUNKS if FLEET[k] >= 820_000)
+    assert (
+        f"- regimes by GiB per rank: overhead only from 0, pays from {format_capacity(prediction.gib_at(first))}"
+        in text
+    )
+    assert "- smallest restore that pays: 102 tokens (82 to 133)" in text
+    n_tokens = int(FLEET[498] / 4000)
+    here = obr(FLEET[498] / 4000, 1e-4, 98_304, 52e9, 0.01)
+    slow = obr(FLEET[498] / 4000, 1e-4, 98_304, 1e9, 0.01)
+    assert (
+        f"- OBR of a mean restore of {n_tokens:,} tokens: {here:.2f}; by way of copying: per-fragment {slow:.2f}, "
+        f"contiguous {here:.2f}"
+    ) in text
+    assert (
+        "- at 46.7 GiB: mean TTFT 1.50 s changes by -0.500 s (p1 -2.00 s, p10 -1.00 s, p50 -0.250 s, p90 0 s, p99 "
+        "+0.125 s); 75.0 % of requests faster, 5.0 % slower"
+    ) in text
+
+
+@pytest.mark.parametrize(
+    ("prefill_s", "said"),
+    [
+        (1e-6, "no restore pays, however long - OBR"),
+        ((1e-6, 1.5e-6, 1e-4), "smallest restore that pays: none at typical inputs, 102 tokens at the best -"),
+        ((1e-6, 1e-4, 2e-4), "smallest restore that pays: 102 tokens (51 at the best inputs, none at the worst) -"),
+        ((5e-5, 1e-4, 2e-4), "smallest restore that pays: 102 tokens (51 to 208) -"),
+        (1e-4, "smallest restore that pays: 102 tokens -"),
+    ],
+)
+def test_smallest_restore(prefill_s, said):
+    costs = make_costs(prefill_s, 52.0, 0.01)
+    assert f"- {said}" in unfolded(text_of(fleet(costs=costs)))
+
+
+def test_nothing_is_said_of_restores_where_there_are_none():
+    text = render(make_plan(make_prediction([0, 0, 0])), "table")
+    assert "smallest restore" not in text
+    assert "OBR" not in text
+    assert "TTFT" not in text
+    assert "- regimes by GiB per rank: overhead only from 0" in text
+
+
+def test_settings_of_engines_stand_below_the_tables():
+    options = Options(**SMALL, host_gib=(2.0,), node_ram_gib=1.0)
+    text = render(predict(agent_trace(), options=options), "table")
+    assert "Settings of engines on NVIDIA H20 96 GB (capplan card explains each)" in text
+    assert "max_local_cpu_size: 2" in text
+    assert "--kv-offloading-size 2" in text
+    assert "  warning: " in text.split("Settings of engines")[1]
 
 
 def test_several_gpus_stand_side_by_side():
