@@ -25,7 +25,7 @@ from capplan.engines import (
 from capplan.errors import SpecError
 from capplan.hardware import load_gpu
 from capplan.models import load_model
-from capplan.models.model_spec import ModelSpec, host_copies
+from capplan.models.model_spec import ModelSpec, host_copies, keeps_windows, kv_bytes_per_token
 from capplan.units import GIB, bytes_to_gib, format_number, gib_to_bytes, round_up
 
 BLOCK_TOKENS = 16
@@ -270,9 +270,12 @@ def make_pool(engine: Engine, deployment: Deployment, chunk_tokens: int, device_
         if engine.heads == "distinct":
             shared = max(1, tp // model.kv_heads)
             copies, node_copies = tp // shared, max(1, node_ranks // shared)
+    beta = deployment.kv_bytes_per_token
+    if not keeps_windows(engine.name):
+        beta = kv_bytes_per_token(model, tp, deployment.kv_dtype)
     return Pool(
         unit_tokens=unit_tokens,
-        unit_bytes=unit_tokens * deployment.kv_bytes_per_token,
+        unit_bytes=unit_tokens * beta,
         ranks=tp,
         node_ranks=node_ranks,
         copies=copies,

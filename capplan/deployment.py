@@ -4,9 +4,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from capplan.engines import load_engine
 from capplan.errors import SpecError
 from capplan.hardware.gpu_spec import GpuSpec
-from capplan.models.model_spec import ModelSpec, host_copies, kv_bytes_per_token, tp_divides, weight_bytes_per_rank
+from capplan.models.model_spec import (
+    ModelSpec,
+    host_copies,
+    keeps_windows,
+    kv_bytes_per_token,
+    tp_divides,
+    weight_bytes_per_rank,
+)
 from capplan.units import GIB, bytes_to_gib, format_number, gib_to_bytes
 
 TP_SIZES = (1, 2, 4, 8)
@@ -148,11 +156,11 @@ def deploy(
         weight_bytes=weight_bytes_per_rank(model, size, weights),
         gpu_slots=slots,
         gpu_block_tokens=block_tokens,
-        host_copies=host_copies(model, size) if copies is None else copies,
+        host_copies=count_host_copies(model, size, engine) if copies is None else copies,
         notes=(
             *why,
             *_describe(gpu, model, size, kv_dtype, weights, room, slots, block_tokens),
-            *_caution(model),
+            *_caution(model, engine),
         ),
     )
 
@@ -220,9 +228,18 @@ def _describe(
     return tuple(notes)
 
 
-def _caution(model: ModelSpec) -> tuple[str, ...]:
+def count_host_copies(model: ModelSpec, tp: int, engine: str) -> int:
+    """Copies of the KV a node's host tier holds: one per rank, or one where an engine stores a latent once."""
+    if model.attention == "mla" and load_engine(HOST_TIERS[engine]).mla == "per-rank":
+        return tp
+    return host_copies(model, tp)
+
+
+def _caution(model: ModelSpec, engine: str) -> tuple[str, ...]:
     """What is not certain of the model's KV."""
     notes = [f"approximate: {model.approximation}"] if model.approximation else []
+    if model.has_windows and keeps_windows(HOST_TIERS[engine]):
+        notes = ["approximate: layers with a window are kept for their window only and left out of the bytes per token"]
     if model.unconfirmed:
         notes.append(f"unconfirmed: the figures of {model.title} are not checked against its published config")
     return tuple(notes)

@@ -7,7 +7,7 @@ does not depend on where the input is cut into batches, nor on which earlier pat
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Literal, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,34 +18,80 @@ from capplan.prompts import Labels, Prompts, Requests, join_requests
 from capplan.trace import Trace
 
 Int64s = NDArray[np.int64]
+UInt32s = NDArray[np.uint32]
 UInt64s = NDArray[np.uint64]
 T = TypeVar("T", bound=np.generic)
 
 FIRST_ROOM = 1 << 12
+LARGEST_PLACE = (1 << 32) - 1
 NAMESPACE_BITS = 24
 ID_BITS = 64 - NAMESPACE_BITS
 
 
 @dataclass(slots=True)
 class Tree:
-    """Segments of the prefix tree and the table of their keys; grows as paths are added."""
+    """Segments of the prefix tree and the table of their places; grows as paths are added.
 
-    table: UInt64s
+    Attributes
+    ----------
+    table : (slots,) uint32
+        Places of keys in `segments`, counted from 1; 0 is empty. At most half full.
+    segments : uint64
+        Keys of every row's own part of the tree, row after row.
+    starts : int64
+        Where each row's part begins; the last one, where the next row's would.
+    parent, shared : int64
+        Links of the rows, in blocks.
+    """
+
+    table: UInt32s
     segments: UInt64s
     starts: Int64s
     parent: Int64s
     shared: Int64s
     n_rows: int = 0
 
+    @classmethod
+    def empty(cls) -> Self:
+        """A tree without rows."""
+        nothing = np.zeros(0, np.int64)
+        return cls(
+            np.zeros(2 * FIRST_ROOM, np.uint32),
+            np.zeros(FIRST_ROOM, np.uint64),
+            np.zeros(1, np.int64),
+            nothing,
+            nothing,
+        )
+
+    @classmethod
+    def rebuild(cls, keys: "Keys", parent: Int64s, shared: Int64s) -> Self:
+        """The tree of linked rows whose keys are known."""
+        capacity = 1 << max(FIRST_ROOM, keys.segments.size).bit_length()
+        tree = cls(
+            np.zeros(2 * capacity, np.uint32),
+            _enlarge(keys.segments, capacity),
+            keys.starts.copy(),
+            parent.copy(),
+            shared.copy(),
+            parent.size,
+        )
+        link.fill_table(tree.table, tree.shift, tree.segments, keys.segments.size)
+        return tree
+
+    @property
+    def n_keys(self) -> int:
+        """Keys in use."""
+        return int(self.starts[self.n_rows])
+
     @property
     def room(self) -> int:
-        """Keys that fit without enlarging: the table is kept at most half full."""
-        return int(min(self.segments.size, self.table.shape[0] // 2))
+        """Keys that fit without enlarging."""
+        return int(min(self.segments.size, self.table.size // 2))
 
     @property
     def shift(self) -> np.uint64:
         """Bits a spread key is shifted by to give a slot."""
-        return np.uint64(65 - self.table.shape[0].bit_length())
+        return np.uint64(65 - self.table.size.bit_length())
 
     def add_rows(self, n_rows: int) -> None:
         """Make room for `n_rows` more rows."""
@@ -57,10 +103,22 @@ class Tree:
             self.starts = _enlarge(self.starts, size + 1)
 
     def add_room(self, n_used: int, n_more: int) -> None:
-        """Keep the first `n_used` keys and make room for `n_more`, at least doubling what there is."""
+        """Keep the first `n_used` keys and make room for `n_more`, at least doubling what there is.
+
+        The table is made anew from the segments; the old one is gone before, so that both never take
+        memory at once.
+
+        Raises
+        ------
+        TraceError
+            More keys than 32-bit places can tell apart.
+        """
         capacity = 1 << (max(2 * self.room, n_used + n_more) - 1).bit_length()
+        if n_used + n_more > LARGEST_PLACE:
+            raise TraceError(f"more than {LARGEST_PLACE:,} distinct blocks; link the parts of the trace apart")
+        self.table = np.zeros(0, np.uint32)
         self.segments = _enlarge(self.segments, capacity)
-        self.table = np.zeros((2 * capacity, 2), np.uint64)
+        self.table = np.zeros(2 * capacity, np.uint32)
         link.fill_table(self.table, self.shift, self.segments, n_used)
 
 
@@ -70,6 +128,33 @@ def _enlarge(array: NDArray[T], size: int) -> NDArray[T]:
     return larger
 
 
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """What linking needs, beside the trace, to go on with more requests.
+
+    Attributes
+    ----------
+    segments : (keys,) uint64
+        Keys of all blocks, each once: of every row's own part of the tree, row after row.
+    starts : (n + 1,) int64
+        Those of row `i` are ``segments[starts[i]:starts[i + 1]]``.
+    kind : "tokens" or "hashes"
+        What they were made from.
+    rechains : bool
+        Whether block hashes were chained anew.
+    has_namespaces, has_large_ids : bool
+        Whether some block ids mean the same only in parts of the trace; whether others have more bits
+        than go beside a namespace.
+    """
+
+    segments: UInt64s
+    starts: Int64s
+    kind: Literal["tokens", "hashes"]
+    rechains: bool
+    has_namespaces: bool
+    has_large_ids: bool
+
+
 class Linker:
     """Takes batches of prompts and finds, for every path, its longest known prefix."""
 
@@ -77,19 +162,42 @@ class Linker:
         """`ids`: "chained" checks block hashes and refuses unchained ones, "content" re-chains them."""
         if ids not in ("chained", "content"):
             raise ValueError(f"ids is {ids!r}; accepted: 'chained', 'content'")
-        self._rechain = ids == "content"
-        self._tree = Tree(
-            table=np.zeros((2 * FIRST_ROOM, 2), np.uint64),
-            segments=np.zeros(FIRST_ROOM, np.uint64),
-            starts=np.zeros(1, np.int64),
-            parent=np.zeros(0, np.int64),
-            shared=np.zeros(0, np.int64),
-        )
+        self.rechains = ids == "content"
+        self.kind: Literal["tokens", "hashes"] | None = None
+        self._tree = Tree.empty()
         self._parts: list[Requests] = []
         self._block_tokens = 0
         self._outputs_known = False
         self._has_namespaces = False
         self._has_large_ids = False
+
+    @classmethod
+    def resume(cls, trace: Trace, keys: Keys) -> Self:
+        """A linker that goes on where the one that made `trace` stopped."""
+        linker = cls("content" if keys.rechains else "chained")
+        linker.kind = keys.kind
+        linker._tree = Tree.rebuild(keys, trace.parent, trace.shared_tokens // trace.resolution_tokens)
+        linker._parts = [trace.requests]
+        linker._block_tokens = trace.resolution_tokens
+        linker._outputs_known = trace.outputs_known
+        linker._has_namespaces = keys.has_namespaces
+        linker._has_large_ids = keys.has_large_ids
+        return linker
+
+    @property
+    def keys(self) -> Keys:
+        """What `resume` needs beside the trace."""
+        tree = self._tree
+        if self.kind is None:
+            raise ValueError("nothing is linked yet")
+        return Keys(
+            segments=tree.segments[: tree.n_keys],
+            starts=tree.starts[: tree.n_rows + 1],
+            kind=self.kind,
+            rechains=self.rechains,
+            has_namespaces=self._has_namespaces,
+            has_large_ids=self._has_large_ids,
+        )
 
     def feed(self, prompts: Prompts, where: str) -> None:
         """Link one batch.
@@ -97,8 +205,7 @@ class Linker:
         Raises
         ------
         TraceError
-            Block hashes that are not prefix-chained or too large for their namespaces, or a block size
-        that changes.
+            Block hashes that are not prefix-chained, or a kind of ids or a block size that changes.
         """
         self._check_batch(prompts, where)
         tree = self._tree
@@ -120,8 +227,9 @@ class Linker:
         if not self._parts:
             raise TraceError(f"{source}: no requests; at least one is needed")
         n = self._tree.n_rows
+        self._parts = [join_requests(self._parts)]
         return Trace(
-            requests=join_requests(self._parts),
+            requests=self._parts[0],
             parent=self._tree.parent[:n].copy(),
             shared_tokens=self._tree.shared[:n] * self._block_tokens,
             resolution_tokens=self._block_tokens,
@@ -132,26 +240,35 @@ class Linker:
 
     def _check_batch(self, prompts: Prompts, where: str) -> None:
         if not self._parts:
+            self.kind = prompts.kind
             self._block_tokens = prompts.block_tokens
             self._outputs_known = prompts.outputs_known
+        if prompts.kind != self.kind:
+            names = {"tokens": "token ids", "hashes": "block hashes", None: "nothing"}
+            raise TraceError(
+                f"{where}: {names[prompts.kind]} after {names[self.kind]}; one kind of ids per trace is accepted"
+            )
         if prompts.block_tokens != self._block_tokens:
             raise TraceError(
                 f"{where}: block size {prompts.block_tokens} after {self._block_tokens}; one size per trace is accepted"
             )
         if prompts.outputs_known != self._outputs_known:
             raise TraceError(f"{where}: output ids in some parts only; accepted: in all or in none")
-        if prompts.kind == "hashes" and not self._rechain:
+        if prompts.kind == "hashes" and not self.rechains:
             self._check_namespaces(prompts, where)
 
     def _check_namespaces(self, prompts: Prompts, where: str) -> None:
         """Refuse what `_separate` could not keep apart, in this batch or together with earlier ones."""
-        largest = 0 if prompts.namespaces is None else int(prompts.namespaces.max(initial=0))
-        self._has_namespaces |= largest > 0
-        self._has_large_ids |= int(np.asarray(prompts.ids, np.uint64).max(initial=0)) >> ID_BITS > 0
-        if largest >> NAMESPACE_BITS or (self._has_namespaces and self._has_large_ids):
+        ids = np.asarray(prompts.ids, np.uint64)
+        spaces = prompts.namespaces
+        if spaces is not None and spaces.any():
+            self._has_namespaces = True
+            ids = ids[np.repeat(spaces == 0, np.diff(prompts.offsets))]
+        self._has_large_ids |= int(ids.max(initial=0)) >> ID_BITS > 0
+        if self._has_namespaces and self._has_large_ids:
             raise TraceError(
-                f"{where}: block ids of more than {ID_BITS} bits, or more than {NAMESPACE_BITS} bits of namespaces; "
-                "where ids are comparable only in parts of the trace, link the parts apart or use --ids content"
+                f"{where}: block ids of more than {ID_BITS} bits that mean the same everywhere, and others that do not; "
+                "--ids content keeps them apart"
             )
 
     def _link(self, prompts: Prompts, first: int = 0) -> tuple[int, int]:
@@ -160,7 +277,7 @@ class Linker:
         lengths = np.diff(prompts.offsets)
         n = lengths.size
         namespaces = np.zeros(n, np.uint64) if prompts.namespaces is None else prompts.namespaces
-        if prompts.kind == "hashes" and not self._rechain:
+        if prompts.kind == "hashes" and not self.rechains:
             keys = _separate(np.asarray(prompts.ids, np.uint64), lengths, namespaces)
             return link.link_keys(keys, prompts.offsets, tree.n_rows, first, *state)
         ids, offsets, block = np.asarray(prompts.ids, np.uint32), prompts.offsets, prompts.block_tokens
@@ -174,7 +291,7 @@ class Linker:
     def _describe_clash(self, prompts: Prompts, path: int, block: int, where: str) -> str:
         name = prompts.requests.request_ids[path]
         row = f"row {self._tree.n_rows + path} (request {name!r})"
-        if prompts.kind == "tokens" or self._rechain:
+        if prompts.kind == "tokens" or self.rechains:
             return f"{where}, {row}: two different prefixes have one 64-bit key; link the parts of the trace apart"
         block_id = int(prompts.ids[prompts.offsets[path] + block])
         return (
@@ -184,10 +301,27 @@ class Linker:
 
 
 def _separate(ids: UInt64s, lengths: Int64s, namespaces: UInt64s) -> UInt64s:
-    """Keys that differ between namespaces: the namespace goes into the upper bits of small ids."""
+    """Keys that differ between namespaces.
+
+    Small namespaces go into the upper bits of small ids, which is exact. Where either is large, both are
+    mixed into 64 bits: different within a namespace, and by chance equal between two of them as seldom
+    as keys of token ids.
+    """
     if not namespaces.any():
         return ids
-    return (np.repeat(namespaces, lengths) << np.uint64(ID_BITS)) | ids
+    spaces = np.repeat(namespaces, lengths)
+    keys = (spaces << np.uint64(ID_BITS)) | ids
+    is_large = (spaces > 0) & ((spaces >> np.uint64(NAMESPACE_BITS) > 0) | (ids >> np.uint64(ID_BITS) > 0))
+    if is_large.any():
+        keys[is_large] = _mix(ids[is_large] ^ _mix(spaces[is_large]))
+    return keys
+
+
+def _mix(words: UInt64s) -> UInt64s:
+    """The finaliser of SplitMix64, a one-to-one map of 64-bit words."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
 
 
 def find_candidates(session: Labels) -> Int64s:

@@ -1,7 +1,5 @@
 """The capacity curve as a figure for a design document."""
 
-import contextlib
-import os
 from pathlib import Path
 
 import matplotlib as mpl
@@ -11,6 +9,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from capplan.errors import CapplanError
+from capplan.output import written_whole
 from capplan.plan import Answer, Plan
 from capplan.prediction import BEST, TYPICAL, WORST, Prediction
 from capplan.units import bytes_to_gib, format_capacity, format_number
@@ -26,27 +25,36 @@ def draw_plan(plan: Plan) -> Figure:
     n = len(plan.answers)
     figure = Figure(figsize=(7.2, 6.4) if n == 1 else (5.4 * n, 6.4), layout="constrained")
     panels = figure.subplots(2, n, sharex="col", sharey="row", squeeze=False, height_ratios=(3, 2))
+    unit, seconds = _choose_unit(plan)
     for (above, below), answer in zip(panels.T, plan.answers, strict=True):
         draw_curve(above, answer)
-        draw_net(below, answer)
+        draw_net(below, answer, seconds)
     panels[0][0].set_ylabel("prompt tokens (M)")
-    panels[1][0].set_ylabel("net time saved (h)")
+    panels[1][0].set_ylabel(f"net time saved ({unit})")
     figure.suptitle(f"{plan.trace.source}: {_describe_order(plan)}", fontsize=10)
     return figure
 
 
-def draw_net(axes: Axes, answer: Answer) -> None:
+def _choose_unit(plan: Plan) -> tuple[str, float]:
+    """Hours, minutes or seconds, whichever suits the largest net time, and how many seconds that is."""
+    largest = max(abs(net) for answer in plan.answers for net in answer.verdict.best_net_s)
+    return next(((unit, seconds) for unit, seconds in (("h", 3600.0), ("min", 60.0)) if largest >= seconds), ("s", 1.0))
+
+
+def draw_net(axes: Axes, answer: Answer, seconds: float = 3600.0) -> None:
     """Net time against host GiB per rank, with its range and the stretches where the tier pays or loses.
 
     Parameters
     ----------
     axes : matplotlib Axes
     answer : Answer
+    seconds : float
+        Seconds in the axis' unit.
     """
     prediction, verdict = answer.prediction, answer.verdict
     limit = _choose_limit(answer)
     gib, slots = _sample(answer, limit)
-    worst, typical, best = (prediction.net_seconds(corner)[slots] / 3600 for corner in (WORST, TYPICAL, BEST))
+    worst, typical, best = (prediction.net_seconds(corner)[slots] / seconds for corner in (WORST, TYPICAL, BEST))
     axes.fill_between(gib, worst, best, color=MARK, alpha=0.2, lw=0, step="post", label="range of the inputs")
     axes.step(gib, typical, where="post", color=MARK, lw=2, label="net, typical")
     axes.axhline(0, color="black", lw=0.8)
@@ -61,7 +69,8 @@ def draw_net(axes: Axes, answer: Answer) -> None:
         axes.annotate(_describe_money(prediction, x), (x, 0), (4, 12), textcoords="offset points", fontsize=8)
     axes.set_xlabel("host KV capacity (GiB per rank)")
     axes.grid(alpha=0.25)
-    axes.legend(fontsize=8, loc="upper left", framealpha=0.9)
+    axes.margins(y=0.12)
+    axes.legend(fontsize=8, loc="best", framealpha=0.9)
 
 
 def _describe_money(prediction: Prediction, gib_per_rank: float) -> str:
@@ -156,14 +165,6 @@ def save_figure(figure: Figure, path: str | Path) -> None:
     target = Path(path)
     if target.suffix.lower() not in SUFFIXES:
         raise CapplanError(f"{target}: unknown kind of picture; accepted: {', '.join(SUFFIXES)}")
-    partial = target.with_name(f".{target.stem}.{os.getpid()}.part{target.suffix}")
     dates = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}[target.suffix.lower()]
-    try:
-        with mpl.rc_context({"svg.hashsalt": "capplan"}):
-            figure.savefig(partial, dpi=150, metadata=dates)
-        partial.replace(target)
-    except OSError as error:
-        raise CapplanError(f"{target}: {error.strerror or error}; a writable path is needed") from error
-    finally:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
+    with written_whole(target) as path, mpl.rc_context({"svg.hashsalt": "capplan"}):
+        figure.savefig(path, dpi=150, metadata=dates)

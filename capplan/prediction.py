@@ -78,7 +78,8 @@ class CapacityRow:
 
     Times are typical; `_low` and `_high` are the ends of their own input, `_worst` and `_best` the
     corners where every uncertain input is against the tier, or for it. Dollars and hours are of one
-    model replica (a tensor-parallel group) and month, None without prices or a clock.
+    model replica (a tensor-parallel group) and month; dollars are None without prices, what is per month
+    without a clock.
     """
 
     host_gib_per_rank: float

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from capplan.errors import TraceError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from capplan.prompts import Requests
 
 FORMAT_VERSION = 1
@@ -62,11 +64,17 @@ def check_requests(requests: "Requests", where: str) -> None:
     for name in ("service_s", "tail_gap_s"):
         _refuse(getattr(requests, name) < 0, where, f"{name} is negative", "seconds from 0 up, or null")
     seen: set[str] = set()
-    if len(set(requests.request_ids)) != len(requests):
+    if not _are_unique(requests.request_ids):
         for row, request_id in enumerate(requests.request_ids):
             if request_id in seen:
                 raise TraceError(f"{where}, row {row}: request_id {request_id!r} stands twice; names must be unique")
             seen.add(request_id)
+
+
+def _are_unique(names: "Sequence[str]") -> bool:
+    """Whether no name stands twice; names that are not kept as strings know a shorter way."""
+    ask = getattr(names, "are_unique", None)
+    return bool(ask()) if ask is not None else len(set(names)) == len(names)
 
 
 def check_links(

@@ -1,8 +1,10 @@
 """Trace: the checked, prefix-linked table every prediction starts from (docs/model.md section 1)."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +35,9 @@ class Trace:
         What it was made from, in words.
     notes : tuple of str
         What the reader found, assumed or left out.
+    provenance : mapping
+        What a file of it keeps for good: "source" (what it was first made from), "command" and the
+        reader's "ledger", where they are known. No part of the fingerprint.
     """
 
     requests: Requests
@@ -42,6 +47,7 @@ class Trace:
     outputs_known: bool = False
     source: str = ""
     notes: tuple[str, ...] = field(default=())
+    provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """Number of requests."""

@@ -4,6 +4,7 @@ Uncertain inputs (prefill time, restore rate, time of a load) are triples. The v
 the corner where all are against the tier, and at the one where all are for it.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,9 +22,13 @@ Regime = Literal["overhead only", "pays", "loses"]
 NOTHING_TO_GAIN_SHARE = 0.01
 ENOUGH_SHARE = 0.99
 SHORT_TRACE_SHARE = 0.5
-RATE_ADVICE = "time your engine's own restores (bytes over seconds) and pass --h2d-gbps"
-PREFILL_ADVICE = "time an uncached prompt of the mean length and pass --prefill-tok-s, or use capplan calibrate"
-LOAD_ADVICE = "compare first tokens of a short prompt cached on the host and on the GPU, and pass --load-latency-ms"
+# Uncertain inputs by name, and the field of a Corner each one is.
+INPUTS = {"restore rate": "rate", "prefill time": "prefill", "load time": "load"}
+ADVICE = {
+    "restore rate": "time your engine's own restores (bytes over seconds) and pass --h2d-gbps",
+    "prefill time": "time an uncached prompt of the mean length and pass --prefill-tok-s, or use capplan calibrate",
+    "load time": "compare first tokens of a short prompt cached on the host and on the GPU, and pass --load-latency-ms",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +63,7 @@ class Verdict:
     reason : str
         The deciding numbers, in words.
     deciding : str or None
-        The input that decides an undecided verdict.
+        The input that decides an undecided verdict; several, joined by "and", where no single one does.
     best_net_s : (worst, typical, best)
         Largest net time over all capacities, at three corners.
     transitions : dict of float to int
@@ -127,20 +132,21 @@ def _decide(prediction: Prediction, worst: float, best: float) -> Answer:
     return "undecided" if best > 0 else "does not pay"
 
 
-def find_break_even(prediction: Prediction) -> BreakEven:
-    """The value of each uncertain input, others typical, at which the best capacity gains nothing."""
+def find_break_even(prediction: Prediction, corner: Corner = TYPICAL) -> BreakEven:
+    """The value of each uncertain input, the others at a corner, at which the best capacity gains nothing."""
     costs, tiers = prediction.costs, prediction.tiers
-    restored = tiers.restored_tokens > 0
+    load_s, rate = costs.load_s[corner.load], costs.h2d_bytes_per_s[corner.rate]
+    restored = (tiers.restored_tokens > 0) & (prediction.savings.saved_s[1] > 0)
     if not restored.any():
         return BreakEven(math.inf, math.inf, -math.inf)
-    saved = prediction.savings.saved_s[1][restored]
+    saved = prediction.savings.saved_s[corner.prefill][restored]
     moved, loads = tiers.moved_tokens[restored], tiers.loads[restored]
-    spare = saved - loads * costs.load_s.typical - moved * costs.load_s_per_token
+    spare = saved - loads * load_s - moved * costs.load_s_per_token
     rates = np.full(spare.size, math.inf)
     np.divide(moved * float(costs.kv_bytes_per_token), spare, out=rates, where=spare > 0)
-    restore = prediction.restore_seconds()[restored]
-    per_token = prediction.savings.mean_s_per_token.typical
-    link = moved * costs.restore_s_per_token(costs.h2d_bytes_per_s.typical)
+    restore = prediction.restore_seconds(corner)[restored]
+    per_token = prediction.savings.mean_s_per_token[corner.prefill]
+    link = moved * costs.restore_s_per_token(rate)
     return BreakEven(
         rate_bytes_per_s=float(rates.min()),
         prefill_s_per_token=float((restore / saved).min()) * per_token,
@@ -149,16 +155,17 @@ def find_break_even(prediction: Prediction) -> BreakEven:
 
 
 def find_deciding(prediction: Prediction) -> str:
-    """The input that turns the verdict on its own between its two ends, others typical; else the restore rate."""
-    for name, corners in (
-        ("restore rate", (Corner(1, 0, 1), Corner(1, 2, 1))),
-        ("prefill time", (Corner(0, 1, 1), Corner(2, 1, 1))),
-        ("load time", (Corner(1, 1, 2), Corner(1, 1, 0))),
-    ):
-        against, for_it = (prediction.net_seconds(corner).max() > 0 for corner in corners)
-        if against != for_it:
-            return name
-    return "restore rate and prefill time together"
+    """The fewest inputs that turn the verdict between their ends, others typical; joined where no single one does."""
+    for count in range(1, len(INPUTS)):
+        for names in itertools.combinations(INPUTS, count):
+            fields = [INPUTS[name] for name in names]
+            against, for_it = (
+                prediction.net_seconds(TYPICAL._replace(**{field: getattr(end, field) for field in fields})).max() > 0
+                for end in (WORST, BEST)
+            )
+            if against != for_it:
+                return " and ".join(names)
+    return " and ".join(INPUTS)
 
 
 def _explain(prediction: Prediction, answer: Answer, deciding: str | None, break_even: BreakEven) -> str:
@@ -171,24 +178,33 @@ def _explain(prediction: Prediction, answer: Answer, deciding: str | None, break
     rate = _span(costs.h2d_bytes_per_s.low / GB, costs.h2d_bytes_per_s.high / GB, "GB/s")
     means = prediction.savings.mean_s_per_token
     prefill = _span(1e6 * means.low, 1e6 * means.high, "us per token")
-    at_rate = f"break-even restore rate {format_number(break_even.rate_bytes_per_s / GB)} GB/s"
+    at_rate = "no restore rate breaks even"
+    if math.isfinite(break_even.rate_bytes_per_s):
+        at_rate = f"break-even restore rate {format_number(break_even.rate_bytes_per_s / GB)} GB/s"
     if answer == "pays":
         return f"restoring beats recomputing at every restore rate of {rate} and prefill of {prefill}; {at_rate}"
     if answer == "does not pay":
         return f"no capacity gains time at any restore rate of {rate} and prefill of {prefill}; {at_rate}"
-    value, advice = {
-        "prefill time": (
-            f"break-even prefill {format_number(1e6 * break_even.prefill_s_per_token)} us per token, the profile says "
-            f"{prefill}",
-            PREFILL_ADVICE,
-        ),
-        "load time": (
-            f"break-even load time {format_number(1e3 * break_even.load_s)} ms, assumed "
-            f"{_span(1e3 * costs.load_s.low, 1e3 * costs.load_s.high, 'ms')}",
-            LOAD_ADVICE,
-        ),
-    }.get(deciding or "", (f"{at_rate}, the profile says {rate}", RATE_ADVICE))
-    return f"it turns on the {deciding}: {value}; {advice}"
+    names = (deciding or "").split(" and ")
+    told = [_tell(prediction, name, [other for other in names if other != name]) for name in names]
+    return f"it turns on the {deciding}: {'; '.join((*told, *(ADVICE[name] for name in names)))}"
+
+
+def _tell(prediction: Prediction, name: str, others: Sequence[str]) -> str:
+    """Break-even value of one deciding input, the other deciding ones at the end where the answer turns."""
+    end, said = (WORST, "worst") if prediction.net_seconds().max() > 0 else (BEST, "best")
+    corner = TYPICAL._replace(**{INPUTS[other]: getattr(end, INPUTS[other]) for other in others})
+    found, costs, means = find_break_even(prediction, corner), prediction.costs, prediction.savings.mean_s_per_token
+    value, ends, scale, unit = {
+        "restore rate": (found.rate_bytes_per_s, costs.h2d_bytes_per_s, 1 / GB, "GB/s"),
+        "prefill time": (found.prefill_s_per_token, means, 1e6, "us per token"),
+        "load time": (found.load_s, costs.load_s, 1e3, "ms"),
+    }[name]
+    given = f" with the {' and '.join(others)} at {said}" if others else ""
+    return (
+        f"break-even {name} {format_number(scale * value)} {unit}{given}, assumed "
+        f"{_span(scale * ends.low, scale * ends.high, unit)}"
+    )
 
 
 def _span(low: float, high: float, unit: str) -> str:
@@ -236,6 +252,12 @@ def _warn(
         warnings.append(
             f"{format_share(workload.first_use_share)} of prompt tokens are first use or tails of chunks (above "
             f"{format_share(SHORT_TRACE_SHARE)}): the trace may be too short to judge reuse"
+        )
+    span, without = workload.span_s, prediction.savings.without_s.typical
+    if span and without > span:
+        warnings.append(
+            f"without a host tier prefill takes {format_number(without / span)} times as long as the trace lasts: one "
+            "replica cannot keep this pace, so times saved are work, not hours on a clock"
         )
     needed = {name: gib * deployment.host_copies for name, gib in tiers}
     if node_ram_gib is not None and max(needed.values(), default=0) > node_ram_gib:

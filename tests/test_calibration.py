@@ -18,6 +18,8 @@ from capplan.calibration.measurements import Run, TtftPoint
 from capplan.calibration.profile import describe_rate, list_measured
 from capplan.calibration.runs import Held, fit_runs
 from capplan.calibration.ttft import fit_points
+from capplan.costs import estimate_costs
+from capplan.deployment import deploy as place_model
 from capplan.errors import SpecError
 from capplan.hardware import load_gpu
 from capplan.models import load_model
@@ -348,9 +350,17 @@ def test_a_contradiction_may_be_checked_instead_of_fitted(own):
 
 
 def test_a_negative_restore_time_may_be_held(own):
-    path = own(RUN_HEADER, "a,1e7,8e7,0,1000", "b,5e7,4e7,0,2000", "c,6e7,4.2e7,0,2000")
+    amounts = ((1e7, 8e7, 841), (5e7, 4e7, 2918), (6e7, 1e7, 3482), (2e7, 2e7, 1459), (9e7, 3e7, 4941))
+    path = own(RUN_HEADER, *(f"{k},{c},{m},0,{seconds}" for k, (c, m, seconds) in enumerate(amounts)))
     assert error_of(calibrate, path, "h20", MODEL, Settings(tp=8)).endswith(", or --hold restore")
     assert calibrate(path, "h20", MODEL, Settings(tp=8, hold=("restore",))).runs.value("prefill") > 0
+
+
+def test_a_prefill_that_may_take_no_time_is_refused(own):
+    rows = ("a,1e7,0,0,1000", "b,2e7,0,0,1050", "c,3e7,0,0,3000")
+    assert "(95 % interval -0.000597 to 0.000797 s)" in error_of(
+        calibrate, own(RUN_HEADER, *rows), "h20", MODEL, Settings(tp=8)
+    )
 
 
 def test_repeats_may_differ_a_little(own):
@@ -621,6 +631,22 @@ def test_fitted_restore_rate_is_written_with_its_interval(own, tmp_path):
     assert rate.typical == pytest.approx(10, rel=0.05)
     assert rate.source == "measured: m.csv"
     assert "95 % interval" in rate.basis
+    assert rate.effective  # what copies lose is inside, so a prediction takes it as it is
+    gpu = load_written(found, tmp_path)
+    costs = estimate_costs(place_model(gpu, load_model(MODEL), longest_tokens=1, block_tokens=16, tp=8), 30_000)
+    assert costs.h2d_bytes_per_s == (rate.low * 1e9, rate.typical * 1e9, rate.high * 1e9)
+    assert costs.restore is None
+
+
+def test_interval_of_the_prefill_time_is_written(own, tmp_path):
+    runs = [f"{k},{c},0,0,{1000 + 5e-5 * c + e}" for k, c, e in ((0, 1e7, 3), (1, 3e7, -5), (2, 6e7, 4), (3, 9e7, -2))]
+    found = calibrate(own(RUN_HEADER, *runs), "h20", MODEL, Settings(tp=8))
+    (point,) = load_written(found, tmp_path).measured_for(MODEL, 8)
+    prefill = found.runs.parameters["prefill"]
+    assert (point.us_low, point.us_high) == pytest.approx((1e6 * prefill.low, 1e6 * prefill.high), rel=1e-5)
+    assert point.us_low < 50 < point.us_high
+    (unsure,) = load_written(published(), tmp_path).measured_for(MODEL, 8)
+    assert (unsure.us_low, unsure.us_high) == (None, None)
 
 
 def test_a_rate_above_the_link_is_not_written(own):

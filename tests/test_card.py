@@ -392,3 +392,15 @@ def test_no_smaller_number_would_do(where, gib, device):
         if less > 0:
             tokens = OWN[setting.engine](replace(setting, value=less), beta, tp, deployment.model, 1024, device)
             assert tokens < card.slots * 1024
+
+
+def test_engines_are_sized_by_what_each_keeps_of_layers_with_a_window():
+    deployments = [
+        deploy(load_gpu("h20"), load_model("gpt-oss-120b"), longest_tokens=1, block_tokens=16, tp=2, engine=engine)
+        for engine in ("lmcache", "vllm")
+    ]
+    for deployment in deployments:
+        capacity = 500 * 1024 * deployment.kv_bytes_per_token
+        lmcache, vllm = make_card(capacity, deployment, 1024, 200_000, engine=["lmcache", "vllm-offload"]).engines
+        assert lmcache.settings[0].rank_bytes >= 500 * 1024 * 36_864
+        assert vllm.settings[0].rank_bytes == pytest.approx(capacity, rel=0.01)

@@ -5,11 +5,13 @@ from math import floor
 
 import pytest
 
-from capplan.deployment import TP_SIZES, GpuRoom, deploy
+from capplan.costs.restore_spec import load_restore_tables
+from capplan.deployment import HOST_TIERS, TP_SIZES, GpuRoom, deploy
+from capplan.engines import load_engine
 from capplan.errors import SpecError
 from capplan.hardware import load_gpu
 from capplan.models import load_model
-from capplan.models.model_spec import kv_bytes_per_token
+from capplan.models.model_spec import ENGINE_KEEPS_WINDOWS, kv_bytes_per_token
 
 GIB = 2**30
 CODER = "qwen3-coder-30b-a3b"
@@ -109,6 +111,36 @@ def test_host_copies():
     assert place(tp=8, copies=2).host_copies == 2
 
 
+@pytest.mark.parametrize("engine", HOST_TIERS)
+@pytest.mark.parametrize("model", [CODER, "gemma-3-27b", "gpt-oss-120b", "deepseek-v3"])
+def test_kv_bytes_are_those_of_the_engine(model, engine):
+    made = place(model, longest_tokens=1000, tp=2, engine=engine, room=GpuRoom(kv_tokens=2000))
+    tier = HOST_TIERS[engine]
+    assert made.kv_bytes_per_token == kv_bytes_per_token(load_model(model), 2, engine=tier)
+    is_less = made.kv_bytes_per_token < kv_bytes_per_token(load_model(model), 2)
+    assert is_less == (ENGINE_KEEPS_WINDOWS[tier] and load_model(model).has_windows)
+
+
+@pytest.mark.parametrize("engine", HOST_TIERS)
+def test_copies_of_a_latent_are_those_of_the_engine(engine):
+    made = place("deepseek-v3", "h200", longest_tokens=1000, tp=8, engine=engine)
+    assert made.host_copies == (8 if load_engine(HOST_TIERS[engine]).mla == "per-rank" else 1)
+    assert place(tp=8, engine=engine).host_copies == 8
+    assert place("deepseek-v3", "h200", longest_tokens=1000, tp=8, engine=engine, copies=3).host_copies == 3
+
+
+def test_windows_an_engine_keeps_are_noted():
+    notes = {e: " ".join(place("gemma-3-27b", longest_tokens=1000, tp=2, engine=e).notes) for e in ("lmcache", "vllm")}
+    assert "are kept for their window only and left out of the bytes per token" in notes["vllm"]
+    assert "are kept for their window only" not in notes["lmcache"]
+    assert "approximate: " in notes["lmcache"]
+
+
+def test_every_engine_has_a_way_of_copying_and_a_tier():
+    assert set(HOST_TIERS) == set(load_restore_tables().engines)
+    assert set(HOST_TIERS.values()) <= set(ENGINE_KEEPS_WINDOWS)
+
+
 def test_given_room_is_taken_as_it_is():
     assert place(room=GpuRoom(kv_tokens=300_007)).gpu_kv_tokens == 300_000
     assert place(room=GpuRoom(kv_gib=11)).gpu_slots == 11 * GIB // (16 * 98_304)
@@ -161,6 +193,10 @@ def test_tp_over_a_node_is_noted():
             "h20 with qwen3-coder-30b-a3b at TP1: the longest request needs 110,000 tokens of GPU KV, there is room "
             "for 109,984; accepted: more of it, or --no-gpu-tier",
         ),
+        (
+            {"engine": "tgi"},
+            "engine 'tgi': accepted: lmcache, vllm, sglang, trtllm, dynamo, mooncake",
+        ),
         ({"tp": 3}, "--tp 3: qwen3-coder-30b-a3b has 32 attention heads and 4 KV heads; a divisor is accepted"),
         ({"model": "deepseek-v3", "tp": 3}, "--tp 3: deepseek-v3 has 128 attention heads; a divisor is accepted"),
     ],
@@ -169,3 +205,21 @@ def test_refusals(options, message):
     with pytest.raises(SpecError) as caught:
         place(**options)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("engine", "copies"), [("lmcache", 1), ("vllm", 1), ("mooncake", 1), ("sglang", 8), ("trtllm", 8)]
+)
+def test_host_copies_of_a_latent_are_those_the_engine_keeps(engine, copies):
+    placed = deploy(load_gpu("h200"), load_model("deepseek-v3"), longest_tokens=1, block_tokens=16, tp=8, engine=engine)
+    assert placed.host_copies == copies
+
+
+def test_layers_with_a_window_are_counted_as_the_engine_keeps_them():
+    whole, windowed = (
+        deploy(load_gpu("h200"), load_model("gpt-oss-120b"), longest_tokens=1, block_tokens=16, tp=2, engine=engine)
+        for engine in ("lmcache", "vllm")
+    )
+    assert (whole.kv_bytes_per_token, windowed.kv_bytes_per_token) == (36_864, 18_432)
+    assert any("left out of the bytes per token" in note for note in windowed.notes)
+    assert not any("left out" in note for note in whole.notes)

@@ -187,18 +187,25 @@ def test_namespaces_are_traces_of_their_own(data, ids):
 
 
 TOO_WIDE = (
-    "folder: block ids of more than 40 bits, or more than 24 bits of namespaces; where ids are comparable only in "
-    "parts of the trace, link the parts apart or use --ids content"
+    "folder: block ids of more than 40 bits that mean the same everywhere, and others that do not; --ids content keeps "
+    "them apart"
 )
 
 
-@pytest.mark.parametrize(("block_id", "space"), [(2**40, 1), (7, 2**24), (2**64 - 1, 2**24 - 1)])
-def test_namespaces_and_ids_that_do_not_fit_one_key_are_refused(block_id, space):
-    prompts = hash_prompts([[block_id]], 64, namespaces=[space])
-    with pytest.raises(TraceError) as caught:
-        link_prompts([prompts], "folder")
-    assert str(caught.value) == TOO_WIDE
-    assert links(link_prompts([prompts], ids="content")) == ([-1], [0])
+@given(st.data(), st.sampled_from(["chained", "content"]))
+def test_wide_ids_and_wide_namespaces_are_kept_apart_too(data, ids):
+    keys = {}
+    chained = [chain(prompt, 1, keys) for prompt in data.draw(paths())]
+    labels = data.draw(st.lists(BIG | st.integers(0, 5), min_size=len(keys), max_size=len(keys), unique=True))
+    id_lists = [[labels[key] for key in path] for path in chained]
+    wide = st.sampled_from([1, 2, 2**24 - 1, 2**24, 2**64 - 1])
+    spaces = data.draw(st.lists(wide, min_size=len(id_lists), max_size=len(id_lists)))
+    parent, shared = links(link_prompts([hash_prompts(id_lists, 1, namespaces=spaces)], ids=ids))
+    for space in set(spaces):
+        rows = [row for row, own in enumerate(spaces) if own == space]
+        own_parent, own_shared = link_by_search([id_lists[row] for row in rows], 1)
+        assert [parent[row] for row in rows] == [rows[q] if q >= 0 else -1 for q in own_parent]
+        assert [shared[row] for row in rows] == own_shared
 
 
 def test_largest_namespace_and_id_fit():
@@ -207,11 +214,47 @@ def test_largest_namespace_and_id_fit():
 
 
 @pytest.mark.parametrize("turn", [1, -1])
-def test_large_ids_in_one_batch_and_namespaces_in_another_are_refused(turn):
+def test_wide_ids_of_all_files_beside_ids_of_one_are_refused(turn):
     batches = [hash_prompts([[(1 << 40) + 7]], 64), hash_prompts([[7]], 64, namespaces=[1])]
     with pytest.raises(TraceError) as caught:
         link_prompts(batches[::turn], "folder")
     assert str(caught.value) == TOO_WIDE
+
+
+def test_one_kind_of_ids_per_trace():
+    with pytest.raises(TraceError) as caught:
+        link_prompts([hash_prompts([[1]], 16), token_prompts([[1]], 16)], "two")
+    assert str(caught.value) == "two: token ids after block hashes; one kind of ids per trace is accepted"
+
+
+# --- going on
+
+
+@given(paths(), st.integers(1, 3), st.randoms(use_true_random=False), st.sampled_from(["tokens", "chained", "content"]))
+def test_a_linker_that_goes_on_gives_what_one_alone_gives(prompts, block, random, kind):
+    keys = {}
+    ids = "content" if kind == "content" else "chained"
+
+    def make(first, last):
+        part = prompts[first:last]
+        made = (
+            token_prompts(part, block)
+            if kind == "tokens"
+            else hash_prompts([chain(p, block, keys) for p in part], block)
+        )
+        names = [str(k) for k in range(first, last)]
+        return dataclasses.replace(made, requests=dataclasses.replace(made.requests, request_ids=names))
+
+    cut = random.randint(1, len(prompts))
+    first = Linker(ids)
+    first.feed(make(0, cut), "a")
+    linker = Linker.resume(first.finish("a"), first.keys)
+    linker.feed(make(cut, len(prompts)), "b")
+    whole = Linker(ids)
+    whole.feed(make(0, len(prompts)), "b")
+    assert linker.finish("b").fingerprint == whole.finish("b").fingerprint
+    np.testing.assert_array_equal(linker.keys.segments, whole.keys.segments)
+    np.testing.assert_array_equal(linker.keys.starts, whole.keys.starts)
 
 
 # --- errors

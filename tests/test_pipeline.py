@@ -13,11 +13,14 @@ from plans import OUTPUT, SMALL, SYSTEM, agent_trace
 import capplan
 from capplan import Options, TraceError, choose_order, measure_coverage, predict, write_trace
 from capplan.costs import Overrides
+from capplan.costs.prefill import seconds
+from capplan.costs.restore import estimate_rate
 from capplan.deployment import GpuRoom
 from capplan.errors import SpecError
 from capplan.hardware import load_gpu
 from capplan.linking import link_prompts
 from capplan.models import load_model
+from capplan.prediction import Prices
 from capplan.prompts import Prompts, Requests
 from capplan.report import render
 
@@ -145,13 +148,36 @@ def test_gain_of_a_small_chunk_is_what_the_small_chunk_restores_more():
     assert small.workload.small_chunk_tokens is None
 
 
-def test_mean_position_is_that_of_the_tokens_that_would_be_recomputed():
-    prediction = predict_one(agent_trace(), room=GpuRoom(is_used=False))
+def test_prefill_saved_is_the_difference_of_two_prefills():
+    """T(0) - T(c) of every prompt, without a GPU tier, at the ends of the formula."""
+    prediction = predict_one(agent_trace(), room=GpuRoom(is_used=False), tp=4)
+    models = prediction.costs.prefill.models
+    prompts = prompts_of()
+    n = np.array([len(prompt) for prompt in prompts])
+    for slots in range(0, prediction.tiers.n_distinct + 1, 4):
+        covered, _ = simulate([cut(prompt, 64) for prompt in prompts], slots)
+        c = np.minimum(64 * np.array(covered), n - 1)
+        expected = [(seconds(model, 0, n) - seconds(model, c, n)).sum() for model in models]
+        row = prediction.row_at(prediction.gib_at(slots))
+        found = (row.prefill_saved_s_low, row.prefill_saved_s, row.prefill_saved_s_high)
+        assert found == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    assert prediction.savings.without_s.typical == pytest.approx(seconds(models[1], 0, n).sum())
+
+
+def test_measured_points_are_looked_up_at_the_mean_position_of_what_is_restored(tmp_path):
     covered, _ = simulate([cut(prompt, 64) for prompt in prompts_of()], 10**6)
     positions = [
         k + 0.5 for n, prompt in zip(covered, prompts_of(), strict=True) for k in range(min(64 * n, len(prompt) - 1))
     ]
-    assert prediction.costs.position == pytest.approx(np.mean(positions))
+    point = 'model = "qwen3-coder-30b-a3b"\ntp = 1\nus_per_token = 55.5\nsource = "here"\n'
+    origins = {}
+    for factor in (0.79, 0.81, 1.19, 1.21):  # used where the mean position is within 20 % of the point's
+        own = tmp_path / f"own-{factor}.toml"
+        own.write_text(f'base = "h20"\n[[measured]]\n{point}position = {factor * np.mean(positions)}\n')
+        options = Options(**{**SMALL, "room": GpuRoom(is_used=False)})
+        prediction = predict(agent_trace(), [load_gpu(str(own))], options=options).answers[0].prediction
+        origins[factor] = prediction.costs.prefill.origin
+    assert origins == {0.79: "formula", 0.81: "measured", 1.19: "measured", 1.21: "formula"}
 
 
 def test_scale_of_the_stream():
@@ -221,8 +247,50 @@ def test_gpu_tier_of_a_coarse_trace_has_its_blocks():
 
 
 def test_overrides_reach_the_costs():
-    costs = predict_one(agent_trace(), overrides=Overrides(10_000, 12.5, 0.0)).costs
-    assert (costs.prefill_s_per_token, costs.h2d_bytes_per_s, costs.load_s) == (1e-4, (12.5e9,) * 3, 0.0)
+    prediction = predict_one(agent_trace(), overrides=Overrides(10_000, 12.5, 0.0))
+    costs = prediction.costs
+    assert (costs.h2d_bytes_per_s, costs.load_s) == ((12.5e9,) * 3, (0.0,) * 3)
+    assert prediction.savings.mean_s_per_token == pytest.approx((1e-4,) * 3)
+    for saved in prediction.savings.saved_s:
+        assert saved == pytest.approx(1e-4 * prediction.tiers.restored_tokens)
+
+
+def test_engine_and_way_of_copying_reach_the_rate():
+    trace = agent_trace()
+    rates = {
+        (engine, method): predict_one(trace, tp=8, engine=engine, overrides=Overrides(restore_method=method)).costs
+        for engine in ("lmcache", "sglang", "vllm")
+        for method in (None, "per-fragment", "contiguous")
+    }
+    for (engine, method), costs in rates.items():
+        deployed = (load_gpu("h20"), load_model("qwen3-coder-30b-a3b"), 8, "bf16", method)
+        assert costs.h2d_bytes_per_s == estimate_rate(*deployed, engine=engine).ends
+    assert len({costs.h2d_bytes_per_s.typical for costs in rates.values()}) > 3
+
+
+def test_prices_reach_the_rows():
+    plan = predict(agent_trace(), options=Options(**SMALL, prices=Prices(3.0, 2.0), host_gib=(0.5,)))
+    (row,) = plan.answers[0].rows
+    assert row.dram_usd == 1.5
+    assert row.gpu_usd_saved_per_month == 2 * row.gpu_hours_saved_per_month
+
+
+def test_first_tokens_are_measured_at_the_recommended_capacity():
+    """Or where 99 % of the saving is reached."""
+    paying = Overrides(prefill_tokens_per_s=100.0)
+    for overrides in (paying, Overrides(prefill_tokens_per_s=1e9)):
+        answer = predict(agent_trace(), options=Options(**SMALL, overrides=overrides)).answers[0]
+        assert (answer.verdict.answer == "pays") == (overrides is paying)
+        assert answer.ttft.slots == (answer.verdict.recommended_slots or answer.verdict.transitions[0.99]) > 0
+    assert answer.ttft.faster_share == 0
+
+
+def test_change_of_first_tokens_is_the_net_time_without_a_floor():
+    """At a rate of prefill at which every prompt takes longer than the floor."""
+    overrides = Overrides(prefill_tokens_per_s=0.5)
+    answer = predict(agent_trace(), options=Options(**SMALL, overrides=overrides)).answers[0]
+    slots, n = answer.ttft.slots, answer.prediction.tiers.n_requests
+    assert answer.ttft.change_mean_s * n == pytest.approx(-answer.prediction.net_seconds()[slots])
 
 
 def test_trace_without_any_full_chunk_still_has_an_answer():

@@ -1,13 +1,17 @@
 """What the figure shows, and how it gets to disk."""
 
+import itertools
 import warnings
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 from plans import SMALL, agent_trace, make_costs, make_deployment, make_plan, make_prediction, make_workload
 
 from capplan import CapplanError, Options, predict
-from capplan.plot import draw_plan, save_figure
+from capplan.plot import REGIMES, draw_plan, save_figure
+from capplan.prediction import BEST, TYPICAL, WORST, Prices
+from capplan.units import format_number
 
 GIB = 2**30
 SLOTS = 200
@@ -15,21 +19,32 @@ CHUNKS = np.arange(SLOTS + 1)
 RISE = 1_000_000 * np.clip(CHUNKS - 20, 0, 60) + 50_000 * np.clip(CHUNKS - 80, 0, 60)  # steep, then flat, then level
 
 
-def tp8_plan(*, copies=8, workload=None, names=1):
+def tp8_plan(*, copies=8, workload=None, **changes):
     """Chunks of 24 MiB: 10 to 90 % of the saving from 27 to 77 slots, the knee at 80."""
     deployment = make_deployment(tp=8, host_copies=copies)
     workload = make_workload(concurrent_tasks=61.0, mean_prompt_tokens=1024.0) if workload is None else workload
-    return make_plan(*[make_prediction(RISE, deployment=deployment, workload=workload)] * names)
+    return make_plan(make_prediction(RISE, deployment=deployment, workload=workload, **changes))
 
 
 def lines_of(axes):
     return {line.get_label(): line for line in axes.get_lines()}
 
 
+def net_lines_of(axes):
+    """The labelled ones: matplotlib numbers the others."""
+    return {label: line for label, line in lines_of(axes).items() if not label.startswith("_")}
+
+
+def strips_of(axes):
+    """(begin, end, colour) of every strip at the foot of a panel, in GiB."""
+    boxes = [(patch.get_extents().transformed(axes.transData.inverted()), patch) for patch in axes.patches]
+    return [(box.x0, box.x1, to_hex(patch.get_facecolor())) for box, patch in boxes]
+
+
 def test_lines_are_the_curve():
     plan = tp8_plan()
     prediction, verdict = plan.answers[0].prediction, plan.answers[0].verdict
-    (axes,) = draw_plan(plan).axes
+    axes, _ = draw_plan(plan).axes
     lines = lines_of(axes)
     limit = axes.get_xlim()[1]
     assert limit > prediction.gib_at(verdict.transitions[0.99])
@@ -48,7 +63,7 @@ def test_lines_are_the_curve():
 def test_marks():
     plan = tp8_plan()
     prediction, verdict = plan.answers[0].prediction, plan.answers[0].verdict
-    (axes,) = draw_plan(plan).axes
+    axes, _ = draw_plan(plan).axes
     lines = lines_of(axes)
     assert set(lines) == {
         "computed prefill",
@@ -70,41 +85,139 @@ def test_marks():
 
 def test_text():
     figure = draw_plan(tp8_plan())
-    (axes,) = figure.axes
+    above, below = figure.axes
     assert figure.get_suptitle() == "agents: pool of 16 tasks"
-    assert axes.get_xlabel() == "host KV capacity (GiB per rank)"
-    assert axes.get_ylabel() == "prompt tokens (M)"
-    assert axes.get_title() == (
+    assert below.get_xlabel() == "host KV capacity (GiB per rank)"
+    assert (above.get_ylabel(), below.get_ylabel()) == ("prompt tokens (M)", "net time saved (h)")
+    assert above.get_title() == (
         "NVIDIA H20 96 GB, Qwen3-Coder-30B-A3B, TP8: pays\nGPU memory serves 0.0 M of 63.0 M prompt tokens"
     )
+    assert [text.get_text() for text in below.get_legend().get_texts()] == [
+        "range of the inputs",
+        "net, typical",
+        "overhead only",
+        "pays",
+    ]
+
+
+# From 20 to 80 slots the tier restores; from 120 on it moves so much that it loses.
+MOVED = RISE + 2 * 10**10 * (CHUNKS >= 120)
+
+
+def uncertain_plan(**changes):
+    costs = make_costs((5e-5, 1e-4, 2e-4), (20.0, 40.0, 50.0), (0.5, 1.0, 2.0), beta=24_576)
+    return tp8_plan(costs=costs, moved=MOVED, **changes)
+
+
+def test_net_time_and_its_band_are_those_of_the_corners():
+    plan = uncertain_plan()
+    prediction = plan.answers[0].prediction
+    above, below = draw_plan(plan).axes
+    x, y = net_lines_of(below)["net, typical"].get_data()
+    slots = np.round(x[:-1] * GIB / prediction.chunk_bytes).astype(int)
+    assert slots[-1] > 120
+    assert y[:-1] == pytest.approx(prediction.net_seconds(TYPICAL)[slots] / 3600)
+    assert x[-1] == above.get_xlim()[1]
+    assert y[-1] == y[-2]
+    (band,) = below.collections
+    assert band.get_label() == "range of the inputs"
+    path = band.get_paths()[0].vertices
+    worst, best = (prediction.net_seconds(corner)[slots] / 3600 for corner in (WORST, BEST))
+    assert path[:, 1].min() == pytest.approx(worst.min())
+    assert path[:, 1].max() == pytest.approx(best.max())
+    for k in (30, 60, 100, 130):
+        inside = x[k] + prediction.chunk_bytes / GIB / 2  # in the middle of a step
+        assert band.get_paths()[0].contains_point((inside, (worst[k] + best[k]) / 2))
+        assert not band.get_paths()[0].contains_point((inside, best[k] + 0.1))
+        assert not band.get_paths()[0].contains_point((inside, worst[k] - 0.1))
+
+
+def test_regimes_cover_the_axis():
+    plan = uncertain_plan()
+    answer = plan.answers[0]
+    above, below = draw_plan(plan).axes
+    limit = above.get_xlim()[1]
+    strips = strips_of(below)
+    assert [regime for _, regime in answer.verdict.regimes] == ["overhead only", "pays", "loses"]
+    assert strips[0][0] == 0
+    assert strips[-1][1] == pytest.approx(limit)
+    for (_, end, _), (begin, _, _) in itertools.pairwise(strips):
+        assert end == pytest.approx(begin)
+    for (slots, regime), (begin, _, color) in zip(answer.verdict.regimes, strips, strict=True):
+        assert begin == pytest.approx(answer.prediction.gib_at(slots))
+        assert color == REGIMES[regime]
+
+
+def test_a_regime_that_returns_is_named_once():
+    plan = tp8_plan(moved=RISE + 10**11 * (CHUNKS == 100), costs=make_costs(beta=24_576))
+    regimes = [regime for _, regime in plan.answers[0].verdict.regimes]
+    assert regimes == ["overhead only", "pays", "loses", "pays"]
+    _, below = draw_plan(plan).axes
+    assert len(strips_of(below)) == 4
+    labels = [text.get_text() for text in below.get_legend().get_texts()]
+    assert len(labels) == len(set(labels))
+
+
+@pytest.mark.parametrize(("scale", "unit", "seconds"), [(1.0, "h", 3600), (1e-2, "min", 60), (1e-4, "s", 1)])
+def test_unit_of_the_net_time_suits_it(scale, unit, seconds):
+    plan = tp8_plan(costs=make_costs(scale * 1e-4, 50 / scale, beta=24_576))
+    _, below = draw_plan(plan).axes
+    assert below.get_ylabel() == f"net time saved ({unit})"
+    drawn = net_lines_of(below)["net, typical"].get_ydata().max()
+    assert drawn == pytest.approx(plan.answers[0].verdict.best_net_s[1] / seconds)
+    assert drawn >= 1 or unit == "s"
+
+
+def test_money_stands_at_the_recommended_capacity():
+    plan = tp8_plan(prices=Prices(4.0, 2.0))
+    row = plan.answers[0].prediction.row_at(
+        plan.answers[0].prediction.gib_at(plan.answers[0].verdict.recommended_slots)
+    )
+    (note,) = draw_plan(plan).axes[1].texts
+    assert note.get_text() == (
+        f"${format_number(row.dram_usd)} of memory\npaid back in {format_number(row.payback_months)} months"
+    )
+    assert [text.get_text() for text in draw_plan(tp8_plan()).axes[1].texts] == [""]
 
 
 @pytest.mark.parametrize(("copies", "label"), [(8, "GiB per node (8 copies)"), (1, "GiB per node (1 copy)")])
 def test_second_axis_counts_the_node(copies, label):
     figure = draw_plan(tp8_plan(copies=copies))
     figure.draw_without_rendering()
-    (axes,) = figure.axes
+    axes, below = figure.axes
     (node,) = axes.child_axes
     assert node.get_xlabel() == label
     assert node.get_xlim() == pytest.approx((0, copies * axes.get_xlim()[1]))
+    assert below.get_xlim() == axes.get_xlim()
 
 
 def test_nothing_to_mark():
     workload = make_workload(concurrent_tasks=None)
     costs = make_costs(prefill_s=1e-9)
     figure = draw_plan(make_plan(make_prediction([0, 0, 0], costs=costs, workload=workload)))
-    (axes,) = figure.axes
+    axes, below = figure.axes
     assert set(lines_of(axes)) == {"computed prefill", "restored from host"}
     assert not axes.patches
+    assert set(net_lines_of(below)) == {"net, typical"}
+    assert [color for _, _, color in strips_of(below)] == [REGIMES["overhead only"]]
+    assert not below.texts
 
 
-def test_a_panel_for_every_gpu_on_one_token_axis():
-    figure = draw_plan(predict(agent_trace(), "h20,h100", options=Options(**SMALL)))
-    left, right = figure.axes
-    assert [axes.get_title().split(",")[0] for axes in (left, right)] == ["NVIDIA H20 96 GB", "NVIDIA H100 80 GB SXM"]
-    assert left.get_ylim() == right.get_ylim()
-    top = max(line.get_ydata().max() for axes in (left, right) for line in axes.get_lines()[:2])
-    assert left.get_ylim()[1] >= top
+def test_a_column_for_every_gpu_on_common_axes():
+    figure = draw_plan(predict(agent_trace(), "h20,h100,h800", options=Options(**SMALL)))
+    above, below = figure.axes[:3], figure.axes[3:]
+    titles = [axes.get_title().split(",")[0] for axes in above]
+    assert titles == ["NVIDIA H20 96 GB", "NVIDIA H100 80 GB SXM", "NVIDIA H800 80 GB SXM"]
+    for row in (above, below):
+        assert len({axes.get_ylim() for axes in row}) == 1
+    top = max(line.get_ydata().max() for axes in above for line in axes.get_lines()[:2])
+    assert above[0].get_ylim()[1] >= top
+    for axes in below:
+        net = net_lines_of(axes)["net, typical"].get_ydata()
+        assert axes.get_ylim()[0] <= net.min()
+        assert net.max() <= axes.get_ylim()[1]
+    for upper, lower in zip(above, below, strict=True):
+        assert upper.get_xlim() == lower.get_xlim()
 
 
 @pytest.mark.parametrize(

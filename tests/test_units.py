@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from capplan.units import (
     GIB,
     bytes_to_gib,
+    format_capacity,
     format_number,
     format_seconds,
     format_share,
@@ -120,3 +121,25 @@ def test_seconds(seconds, text):
 def test_shares():
     assert [format_share(share) for share in (0.0, 0.4567, 1.0)] == ["0.0 %", "45.7 %", "100.0 %"]
     assert format_share(math.nan) == "n/a"
+
+
+@given(st.floats(1e-6, 1e9), st.integers(1, 6))
+def test_a_capacity_as_printed_holds_what_it_should(gib, digits):
+    printed = Decimal(format_capacity(gib, digits).replace(",", ""))
+    assert printed >= Decimal(repr(gib))
+    assert printed == Decimal(repr(round_up(gib, digits)))
+    assert printed - Decimal(repr(gib)) < Decimal(1).scaleb(Decimal(repr(gib)).adjusted() + 1 - digits)
+
+
+@given(st.integers(1, 10**6), st.sampled_from([24 << 20, 96 << 20, 70_272 * 1024, 1_310_720]))
+def test_a_capacity_of_slots_holds_them_as_printed(slots, chunk_bytes):
+    printed = float(format_capacity(bytes_to_gib(slots * chunk_bytes)).replace(",", ""))
+    assert gib_to_bytes(printed) // chunk_bytes >= slots
+
+
+@pytest.mark.parametrize(
+    ("gib", "text"),
+    [(0, "0"), (-1.0, "0"), (13.101, "13.2"), (13.1, "13.1"), (2.004, "2.01"), (9.996, "10.0"), (1234.2, "1,240")],
+)
+def test_capacities(gib, text):
+    assert format_capacity(gib) == text

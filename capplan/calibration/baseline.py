@@ -49,10 +49,11 @@ class Baseline:
 
     @property
     def prefill_s(self) -> float | None:
-        """Seconds per computed token: the profile's point that reports no position, else the formula at one."""
+        """Seconds per computed token: the profile's point whose position is not reported, else the formula at one."""
         points = self.gpu.measured_for(self.model.name, self.tp)
         for point in points:
-            if point.position is None and point.weight_dtype == self.compute_dtype:
+            is_unplaced = point.position is None or point.position_estimated
+            if is_unplaced and point.weight_dtype == self.compute_dtype:
                 return point.us_per_token * 1e-6
         return None if self.position is None else self.formula_s(self.position)
 

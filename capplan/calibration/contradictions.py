@@ -96,7 +96,7 @@ def find_reversed(outcomes: Sequence[Outcome]) -> tuple[Outcome, Outcome] | None
 def refuse_negative(
     solution: Solution, meanings: Mapping[str, str], positive: str, outcomes: Sequence[Outcome], source: str
 ) -> None:
-    """Refuse a time that comes out negative beyond its interval, and a prefill that takes no time at all.
+    """Refuse a time that comes out negative beyond its interval, and a prefill that may take no time at all.
 
     Parameters
     ----------
@@ -112,7 +112,8 @@ def refuse_negative(
     for name, meaning in meanings.items():
         estimate = solution.unrestricted[name]
         if name == positive:
-            is_refused = estimate.value <= 0 or solution.estimates[name].value <= 0
+            spans_zero = estimate.low is not None and estimate.low <= 0
+            is_refused = spans_zero or estimate.value <= 0 or solution.estimates[name].value <= 0
         else:
             is_refused = estimate.value < 0 and (estimate.high is None or estimate.high < 0)
         if is_refused:

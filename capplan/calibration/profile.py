@@ -37,28 +37,37 @@ def list_measured(calibration: Calibration) -> list[dict[str, Any]]:
     base = calibration.base
     own = {"model": base.model.name, "tp": base.tp, "weight_dtype": base.compute_dtype}
     fitted = []
-    for seconds, position, source in _list_fitted(calibration):
+    for seconds, position, source, ends in _list_fitted(calibration):
         point = {**own, "us_per_token": _rounded(1e6 * seconds), "source": source}
+        point |= {name: _rounded(1e6 * end) for name, end in zip(("us_low", "us_high"), ends, strict=False)}
         fitted.append(point if position is None else {**point, "position": _rounded(position)})
     kept = [_plain(point) for point in base.gpu.measured if not _is_same(point, own)]
     return [*fitted, *kept] if fitted else []
 
 
-def _list_fitted(calibration: Calibration) -> list[tuple[float, float | None, str]]:
-    """Return (seconds per token, position, source) of the fitted points."""
-    name, found = calibration.measured.name, []
+def _list_fitted(calibration: Calibration) -> list[tuple[float, float | None, str, tuple[float, ...]]]:
+    """Return (seconds per token, position, source, ends of the interval if there is one) of the fitted points."""
+    name = calibration.measured.name
+    found: list[tuple[float, float | None, str, tuple[float, ...]]] = []
     runs, points = calibration.runs, calibration.points
+    ends: tuple[float, ...]
     if runs is not None and runs.parameters["prefill"].is_fitted:
         per = "avoided" if calibration.is_net else "computed"
         what = f"{name}: slope of makespan per {per} prefill token, {_count(runs, 'run')}"
         source = f"{what}; {say_interval(runs.parameters['prefill'], runs, 1e6, 'us')}"
-        found.append((runs.value("prefill"), calibration.base.position, source))
+        low, high = runs.parameters["prefill"].low, runs.parameters["prefill"].high
+        ends = () if low is None or high is None else (low, high)
+        found.append((runs.value("prefill"), calibration.base.position, source, ends))
     if points is not None and points.parameters["scale"].is_fitted:
         scale = points.parameters["scale"]
         what = f"{name}: formula at this position times {format_number(scale.value)}, {_count(points, 'TTFT point')}"
         source = f"{what}; {say_interval(scale, points, 1.0, '')}"
         scaled = list_scaled(points, calibration.measured.points, calibration.base)
-        found += [(seconds, position, source) for position, seconds in scaled]
+        ends = () if scale.low is None or scale.high is None else (scale.low, scale.high)
+        found += [
+            (seconds, position, source, tuple(seconds * end / scale.value for end in ends))
+            for position, seconds in scaled
+        ]
     return found
 
 

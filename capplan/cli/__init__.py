@@ -11,12 +11,17 @@ COMMANDS = {
     "predict": "Predict prefill, restores and a verdict for every host capacity.",
     "card": "Print the settings each engine takes for a host capacity.",
     "ingest": "Turn any readable trace into the canonical prefix-linked file.",
+    "check": "Show what a trace holds, who shares with whom, and what is odd about it.",
+    "formats": "List the trace formats that can be read.",
     "synth": "Generate a synthetic agent trace.",
     "calibrate": "Fit prefill, restores and overhead to measured runs; write a GPU profile.",
     "gpus": "List the GPU profiles.",
     "models": "List the model profiles.",
     "footprint": "Show what the KV of a model weighs.",
 }
+
+
+INTERRUPTED = 130
 
 
 class LazyGroup(click.Group):
@@ -44,6 +49,9 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except CapplanError as error:
             raise click.ClickException(" ".join(str(error).split())) from error
+        except KeyboardInterrupt:
+            click.echo("capplan: interrupted, nothing was written", err=True)
+            ctx.exit(INTERRUPTED)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -1,7 +1,5 @@
 """What commands write besides their answer, and how the answer gets out complete or not at all."""
 
-import contextlib
-import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,6 +7,7 @@ from pathlib import Path
 import click
 
 from capplan.errors import CapplanError
+from capplan.output import written_whole
 
 
 def warn(lines: Iterable[str]) -> None:
@@ -37,6 +36,24 @@ def check_folder(*files: str | None) -> None:
             raise CapplanError(f"{file}: its folder does not exist; a writable path is needed")
 
 
+def check_overwrites(outputs: Iterable[str | None], sources: Iterable[str] = ()) -> None:
+    """Refuse, as wrong usage, an output that names a source or another output.
+
+    Raises
+    ------
+    click.UsageError
+        Naming both.
+    """
+    taken = {Path(source).resolve(): f"the source {source}" for source in sources if source != "-"}
+    for output in outputs:
+        if output is None or output == "-" or Path(output).is_char_device():
+            continue
+        place = Path(output).resolve()
+        if place in taken:
+            raise click.UsageError(f"{output} would overwrite {taken[place]}; another name is needed")
+        taken[place] = f"the output {output}"
+
+
 def write_out(text: str, out: str | None) -> None:
     """Write the answer to stdout, or to a file that appears in one step.
 
@@ -47,16 +64,13 @@ def write_out(text: str, out: str | None) -> None:
     """
     if out is None or out == "-":
         encoding = sys.stdout.encoding or "utf-8"
-        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
-        sys.stdout.flush()
+        try:
+            sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise  # a reader that has seen enough, as `| head` has
+        except OSError as error:
+            raise CapplanError(f"stdout: {error.strerror or error}; a writable output is needed") from error
         return
-    target = Path(out)
-    partial = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(target)
-    except OSError as error:
-        raise CapplanError(f"{target}: {error.strerror or error}; a writable path is needed") from error
-    finally:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
+    with written_whole(out) as path:
+        path.write_text(text, encoding="utf-8")

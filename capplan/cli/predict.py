@@ -127,6 +127,7 @@ def command(**given: Any) -> None:
     """
     check_usage(given)
     console.check_folder(given["out"], given["plot"])
+    console.check_overwrites((given["out"], given["plot"]), given["source"])
     run(given)
 
 
@@ -136,6 +137,8 @@ def check_usage(given: dict[str, Any]) -> None:
         raise click.UsageError("--pool sets the pool order; it cannot go with --order recorded")
     if (given["dram_usd_per_gib"] is None) != (given["gpu_usd_per_hour"] is None):
         raise click.UsageError("--dram-usd-per-gib and --gpu-usd-per-hour go together")
+    if given["restore_method"] is not None and given["h2d_gbps"] is not None:
+        raise click.UsageError("--restore and --h2d-gbps exclude each other: that rate has the copies inside")
     room = [name for name in ("gpu_kv_tokens", "gpu_kv_gib") if given[name] is not None]
     room += ["no_gpu_tier"] if given["no_gpu_tier"] else []
     if len(room) > 1:

@@ -5,6 +5,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from capplan.cli import console
 from capplan.cli import options as opt
 
 FIELDS = {
@@ -20,8 +21,8 @@ FIELDS = {
     "gap_sigma": "gap_sigma",
     "arrivals": "arrivals_per_s",
 }
-SHARE = click.FloatRange(0, 1)
-SECONDS = click.FloatRange(min=0)
+SHARE = opt.Number(0, 1)
+SECONDS = opt.Number(min=0)
 
 
 @click.command("synth")
@@ -52,6 +53,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
 
     The same options and seed give the same file. Options left out keep the preset's value.
     """
+    console.check_folder(given["out"])
     from dataclasses import replace
 
     from capplan.readers.canonical import write_trace

@@ -18,6 +18,7 @@ from capplan.costs.prefill import PrefillModel, build_prefill, seconds
 from capplan.costs.restore import DEFAULT_ENGINE, RestoreRate, estimate_rate
 from capplan.deployment import Deployment
 from capplan.economics import TAU_LOAD_HIGH_S, TAU_LOAD_LOW_S, TAU_LOAD_PER_TOKEN_S, TAU_LOAD_S
+from capplan.errors import SpecError
 from capplan.hardware.gpu_spec import MeasuredPrefill
 from capplan.units import GB, format_number
 
@@ -110,7 +111,7 @@ class Costs:
     restore : RestoreRate or None
         What the rate follows from; None where the user gave it.
     by_method : dict of str to Triple
-        The rate every way of copying would reach.
+        The rate every way of copying would reach; none where the profile states what restores reach.
     notes : tuple of str
         Where the numbers come from, in words.
     """
@@ -151,7 +152,7 @@ def estimate_costs(
     Raises
     ------
     SpecError
-        An engine or a way of copying that is unknown.
+        An engine or a way of copying that is unknown, or a way beside a rate that has it inside.
     """
     overrides = Overrides() if overrides is None else overrides
     rate, restore, notes = _choose_rates(deployment, overrides, engine)
@@ -160,10 +161,9 @@ def estimate_costs(
         load_s = Triple(*(overrides.load_latency_s,) * 3)
     span = f"{1e3 * load_s.low:g}-{1e3 * load_s.high:g}" if load_s.high > load_s.low else f"{1e3 * load_s.typical:g}"
     loads = f"a load costs {span} ms and {1e6 * TAU_LOAD_PER_TOKEN_S:g} us per token on top of the copies"
-    methods = {
-        method: Triple(*_estimate(deployment, engine, method).ends)
-        for method in METHODS
-    }  # fmt: skip
+    methods = {}
+    if not deployment.gpu.h2d_gb_per_s.effective:
+        methods = {method: Triple(*_estimate(deployment, engine, method).ends) for method in METHODS}
     return Costs(
         prefill=_choose_prefill(deployment, position, overrides),
         h2d_bytes_per_s=rate,
@@ -187,8 +187,14 @@ def _choose_prefill(deployment: Deployment, position: float, overrides: Override
     if point is None:
         return PrefillCost((models.low, typical, models.high), None, None, same, "formula", typical.notes)
     at = "position not reported" if point.position is None else f"at mean position {point.position:,.0f}"
-    band = Triple(1 - MEASURED_BAND, 1.0, 1 + MEASURED_BAND)
-    note = f"measured, {point.us_per_token:g} us per token, {at}; +-{100 * MEASURED_BAND:.0f} % is assumed"
+    share = MEASURED_BAND * (2 if point.position_estimated else 1)
+    low = 1 - share if point.us_low is None else point.us_low / point.us_per_token
+    high = 1 + share if point.us_high is None else point.us_high / point.us_per_token
+    band = Triple(low, 1.0, high)
+    known = point.us_low is not None or point.us_high is not None
+    width = "its interval" if known else f"+-{100 * share:.0f} % is assumed"
+    estimated = " (estimated)" if point.position_estimated else ""
+    note = f"measured, {point.us_per_token:g} us per token, {at}{estimated}; {width}"
     return PrefillCost(
         (typical, typical, typical), point.us_per_token * 1e-6, point.position, band, "measured", (note,)
     )
@@ -215,7 +221,12 @@ def _choose_rates(
         rate = overrides.h2d_gb_per_s * GB
         return Triple(rate, rate, rate), None, (f"restores at {overrides.h2d_gb_per_s:g} GB/s per GPU: --h2d-gbps",)
     known = deployment.gpu.h2d_gb_per_s
-    if known.effective and overrides.restore_method is None:
+    if known.effective:
+        if overrides.restore_method is not None:
+            raise SpecError(
+                f"--restore {overrides.restore_method}: the profile of {deployment.gpu.name} states the rate that "
+                "restores reach, copies included; accepted: no --restore, or a profile of the link's rate"
+            )
         note = f"restores at {known.low:g} / {known.typical:g} / {known.high:g} GB/s per GPU: {known.basis}"
         return Triple(known.low * GB, known.typical * GB, known.high * GB), None, (note,)
     restore = _estimate(deployment, engine, overrides.restore_method)

@@ -137,7 +137,8 @@ def _link_rates(gpu: GpuSpec, stores: str, tables: RestoreTables) -> tuple[Ends,
     """
     rate = gpu.h2d_gb_per_s
     low, typical, high = rate.low * GB, rate.typical * GB, rate.high * GB
-    origin = f"host link at {rate.low:g} / {rate.typical:g} / {rate.high:g} GB/s: {rate.basis}"
+    said = ", estimated" if rate.estimated else ""
+    origin = f"host link at {rate.low:g} / {rate.typical:g} / {rate.high:g} GB/s{said}: {rate.basis}"
     if stores not in ("none", "low", "all"):
         raise SpecError(f"stores '{stores}': accepted: none, low, all")
     loss = tables.loss_for(gpu.link)

@@ -8,7 +8,7 @@ from capplan.hardware.gpu_spec import GpuSpec
 
 NUMBERS = ("bf16_dense_tflops", "fp8_dense_tflops", "hbm_gib", "hbm_gb_per_s", "link_gb_per_s", "gpus_per_node")
 _NUMBER = "a number greater than 0, or {value, source}"
-_RATE = "GB/s > 0: a number, or {low, high, typical, basis, source, estimated}, low <= typical <= high"
+_RATE = "GB/s > 0: a number, or {low, high, typical, basis, source, estimated, effective}, low <= typical <= high"
 ACCEPTED = {
     **dict.fromkeys(NUMBERS, _NUMBER),
     "gpus_per_node": "a whole number from 1, or {value, source}",

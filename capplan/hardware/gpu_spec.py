@@ -14,7 +14,7 @@ from msgspec import Meta, Struct, field
 
 from capplan.hardware.prefill_spec import PrefillShares
 
-Positive = Annotated[float, Meta(gt=0)]
+Positive = Annotated[float, Meta(gt=0, le=1e12)]
 Count = Annotated[int, Meta(ge=1)]
 Share = Annotated[float, Meta(gt=0, le=1.2)]
 Text = Annotated[str, Meta(min_length=1)]
@@ -80,7 +80,9 @@ class Efficiency(EfficiencyRange, frozen=True, forbid_unknown_fields=True):
 class MeasuredPrefill(Struct, frozen=True, forbid_unknown_fields=True):
     """Prefill time of one model on this GPU, microseconds per prompt token over all `tp` ranks.
 
-    `position` is the mean attended position in tokens; None where the source does not report it.
+    `position` is the mean attended position in tokens; None where the source does not report it, and
+    estimated where `position_estimated` says so. `us_low` and `us_high` are the ends of its interval,
+    where one is known.
     """
 
     model: Text
@@ -89,6 +91,9 @@ class MeasuredPrefill(Struct, frozen=True, forbid_unknown_fields=True):
     source: Text
     position: Positive | None = None
     weight_dtype: Dtype = "bf16"
+    position_estimated: bool = False
+    us_low: Positive | None = None
+    us_high: Positive | None = None
 
 
 class GpuSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -1,7 +1,8 @@
 """Longest known prefix of every path, by chained keys, without visiting its blocks one by one.
 
 The tree is kept as segments: each row owns the part of its path that no earlier row has. A hash
-table maps a key to its place in the segments. Keys of a path are known up to some depth and unknown
+table maps a key to its place in the segments: it holds places, counted from 1, and the keys stand in
+the segments alone, which makes 8 to 16 bytes of table and 8 of segments for a key. Keys of a path are known up to some depth and unknown
 beyond it, so the depth is found by binary search; only unknown keys are ever inserted.
 """
 
@@ -22,38 +23,42 @@ MATCHED = -1
 
 
 @kernel
-def find_slot(table: UInt64s, shift: np.uint64, key: np.uint64) -> np.int64:
-    """Slot of `key`: the one that holds it, else the empty one where it belongs."""
+def find_slot(table: UInt32s, shift: np.uint64, segments: UInt64s, key: np.uint64) -> np.int64:
+    """Slot of `key`: the one that leads to it, else the empty one where it belongs."""
     slot = np.int64((key * SPREAD) >> shift)
     mask = table.shape[0] - 1
-    while table[slot, 1] != 0 and table[slot, 0] != key:
+    while table[slot] != 0 and segments[table[slot] - 1] != key:
         slot = (slot + 1) & mask
     return slot
 
 
 @kernel
-def find_place(table: UInt64s, shift: np.uint64, key: np.uint64) -> np.int64:
+def find_place(table: UInt32s, shift: np.uint64, segments: UInt64s, key: np.uint64) -> np.int64:
     """Place of `key` in the segments; -1 where it is unknown."""
-    return np.int64(table[find_slot(table, shift, key), 1]) - 1
+    return np.int64(table[find_slot(table, shift, segments, key)]) - 1
 
 
 @kernel
-def fill_table(table: UInt64s, shift: np.uint64, keys: UInt64s, n_keys: int) -> None:
-    """Enter the first `n_keys` segment keys into an empty table."""
+def fill_table(table: UInt32s, shift: np.uint64, segments: UInt64s, n_keys: int) -> None:
+    """Enter the first `n_keys` segment keys, all different, into an empty table."""
+    mask = table.shape[0] - 1
     for place in range(n_keys):
-        slot = find_slot(table, shift, keys[place])
-        table[slot, 0] = keys[place]
-        table[slot, 1] = np.uint64(place + 1)
+        slot = np.int64((segments[place] * SPREAD) >> shift)
+        while table[slot] != 0:
+            slot = (slot + 1) & mask
+        table[slot] = place + 1
 
 
 @kernel
-def count_known(table: UInt64s, shift: np.uint64, keys: UInt64s, begin: int, n_keys: int, known: int) -> int:
+def count_known(
+    table: UInt32s, shift: np.uint64, segments: UInt64s, keys: UInt64s, begin: int, n_keys: int, known: int
+) -> int:
     """Leading keys of ``keys[begin:begin + n_keys]`` in the table, the first `known` of them granted."""
     low = known
     high = n_keys
     while low < high:
         middle = (low + high + 1) // 2
-        if find_place(table, shift, keys[begin + middle - 1]) >= 0:
+        if find_place(table, shift, segments, keys[begin + middle - 1]) >= 0:
             low = middle
         else:
             high = middle - 1
@@ -110,16 +115,15 @@ def find_mismatch(
 
 @kernel
 def append_keys(
-    table: UInt64s, shift: np.uint64, segments: UInt64s, n_places: int, keys: UInt64s, begin: int, n_keys: int
+    table: UInt32s, shift: np.uint64, segments: UInt64s, n_places: int, keys: UInt64s, begin: int, n_keys: int
 ) -> int:
     """Append keys to the segments and the table; index of the first one already there, else `MATCHED`."""
     for k in range(n_keys):
-        slot = find_slot(table, shift, keys[begin + k])
-        if table[slot, 1] != 0:
+        slot = find_slot(table, shift, segments, keys[begin + k])
+        if table[slot] != 0:
             return k
-        table[slot, 0] = keys[begin + k]
-        table[slot, 1] = np.uint64(n_places + k + 1)
         segments[n_places + k] = keys[begin + k]
+        table[slot] = n_places + k + 1
     return MATCHED
 
 
@@ -129,7 +133,7 @@ def link_keys(
     offsets: Int64s,
     first_row: int,
     first: int,
-    table: UInt64s,
+    table: UInt32s,
     shift: np.uint64,
     room: int,
     segments: UInt64s,
@@ -154,10 +158,10 @@ def link_keys(
         depth = offsets[i + 1] - begin
         if starts[row] + depth > room:
             return i, MATCHED
-        known = count_known(table, shift, keys, begin, depth, 0)
+        known = count_known(table, shift, segments, keys, begin, depth, 0)
         parent[row] = -1
         if known > 0:
-            place = find_place(table, shift, keys[begin + known - 1])
+            place = find_place(table, shift, segments, keys[begin + known - 1])
             q = find_row(starts, row, place)
             if shared[q] + place - starts[q] != known - 1:
                 return i, known - 1
@@ -181,7 +185,7 @@ def link_ids(
     candidate: Int64s,
     first_row: int,
     first: int,
-    table: UInt64s,
+    table: UInt32s,
     shift: np.uint64,
     room: int,
     segments: UInt64s,
@@ -213,10 +217,10 @@ def link_ids(
                 key = read_key(segments, starts, parent, shared, first_row + c, known)
                 scratch[known - 1] = key
         chain.chain_blocks(ids, begin + known * block_ids, block_ids, key, scratch[known:], depth - known)
-        known = count_known(table, shift, scratch, 0, depth, known)
+        known = count_known(table, shift, segments, scratch, 0, depth, known)
         parent[row] = -1
         if known > 0:
-            parent[row] = find_row(starts, row, find_place(table, shift, scratch[known - 1]))
+            parent[row] = find_row(starts, row, find_place(table, shift, segments, scratch[known - 1]))
         shared[row] = known
         clash = append_keys(table, shift, segments, starts[row], scratch, known, depth - known)
         if clash != MATCHED:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -10,23 +10,27 @@ from numpy.typing import NDArray
 
 from capplan.errors import TraceError
 from capplan.prompts import Prompts
-from capplan.readers import hashes, jsonl, tables
+from capplan.readers import hashes, tables
 from capplan.readers.columns import INPUT_NAMES, find_counts, make_requests
+from capplan.readers.id_lists import IdList, is_null, parse_ids
 from capplan.readers.sample import Account, Options, Sample
 from capplan.readers.tables import Batch
 from capplan.schema import LARGEST_TOKENS
+
+if TYPE_CHECKING:
+    import polars as pl
 
 NAME = "block-hashes"
 CARRIES = "Parquet or JSONL with block_ids, block_hashes or hash_ids, and block_size (or --block-size)"
 ID_NAMES = ("block_ids", "block_hashes", "hash_ids")
 
 
-class Row(msgspec.Struct):
+class Row(msgspec.Struct, gc=False):
     """One request; seconds for all times."""
 
-    block_ids: list[int | str] | msgspec.UnsetType | None = msgspec.UNSET
-    block_hashes: list[int | str] | msgspec.UnsetType | None = msgspec.UNSET
-    hash_ids: list[int | str] | msgspec.UnsetType | None = msgspec.UNSET
+    block_ids: IdList | msgspec.UnsetType = msgspec.UNSET
+    block_hashes: IdList | msgspec.UnsetType = msgspec.UNSET
+    hash_ids: IdList | msgspec.UnsetType = msgspec.UNSET
     block_size: int | msgspec.UnsetType | None = msgspec.UNSET
     input_tokens: int | msgspec.UnsetType | None = msgspec.UNSET
     input_length: int | msgspec.UnsetType | None = msgspec.UNSET
@@ -50,24 +54,19 @@ def matches(sample: Sample) -> bool:
 
 def read(path: Path, options: Options, account: Account) -> Iterator[Prompts]:
     """Batches in file order."""
-    first_s: list[float] = []
     for batch in tables.read_batches(path, Row, ID_NAMES):
         block = find_block_size(batch, options)
-        keys = read_hashes(batch)
+        ids, offsets = read_hashes(batch)
         n_input = find_counts(batch, INPUT_NAMES)
         if n_input is None:
-            n_input = np.array([ids.size * block for ids in keys], np.int64)
+            n_input = np.diff(offsets) * block
             account.assume("no prompt lengths: taken as block size times block hashes")
-        keys = [
-            ids[: hashes.count_full_blocks(n, ids.size, block, batch.where(k))]
-            for k, (ids, n) in enumerate(zip(keys, n_input.tolist(), strict=True))
-        ]
-        flat, offsets = jsonl.flatten(keys)
-        yield Prompts(make_requests(batch, n_input, None, account, first_s), flat, offsets, "hashes", block)
+        ids, offsets = hashes.keep_full_blocks(ids, offsets, n_input, block, batch.where)
+        yield Prompts(make_requests(batch, n_input, None, account), ids, offsets, "hashes", block)
 
 
-def read_hashes(batch: Batch) -> list[NDArray[np.uint64]]:
-    """Block hashes of every row.
+def read_hashes(batch: Batch) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Block hashes of all rows, flat, and their (n + 1,) offsets.
 
     Raises
     ------
@@ -77,20 +76,38 @@ def read_hashes(batch: Batch) -> list[NDArray[np.uint64]]:
     name = batch.find_name(ID_NAMES)
     if name is None:
         raise TraceError(f"{batch.where(0)}: no block hashes; accepted: {', '.join(ID_NAMES)}")
-    lists: Any = batch.columns[name]
+    lists = batch.columns[name]
     if tables.is_parquet_series(lists):
-        import polars as pl
+        return _read_series(lists, name, batch)
+    missing = next((k for k, ids in enumerate(lists) if is_null(ids)), None)
+    if missing is not None:
+        raise _refuse_null(batch, missing, name)
+    return parse_ids(lists, name, batch.where)
 
-        inner = lists.dtype.inner if isinstance(lists.dtype, pl.List) else pl.Unknown()
-        if not inner.is_integer() and inner not in (pl.String, pl.Null):
-            raise TraceError(
-                f"{batch.where(0)}: {name} is {lists.dtype}; a list of integers or hexadecimal strings is accepted"
-            )
-        lists = lists.to_list()
-    for k, ids in enumerate(lists):
-        if ids is None or None in ids:
-            raise TraceError(f"{batch.where(k)}: {name} is null; a list of block hashes on every row is accepted")
-    return [hashes.to_keys(ids, batch.where(k)) for k, ids in enumerate(lists)]
+
+def _read_series(column: "pl.Series", name: str, batch: Batch) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    import polars as pl
+
+    if isinstance(column.dtype, pl.Array):
+        column = column.arr.to_list()
+    inner = column.dtype.inner if isinstance(column.dtype, pl.List) else pl.Unknown()
+    if not inner.is_integer() and inner not in (pl.String, pl.Null):
+        raise TraceError(
+            f"{batch.where(0)}: {name} is {column.dtype}; a list of integers or hexadecimal strings is accepted"
+        )
+    flat = column.explode(empty_as_null=False, keep_nulls=False)
+    if column.has_nulls() or flat.has_nulls():
+        missing = column.is_null() | column.list.eval(pl.element().is_null().any()).list.first().fill_null(False)
+        raise _refuse_null(batch, missing.arg_max() or 0, name)
+    if not inner.is_integer():
+        return hashes.flatten_keys(column.to_list(), batch.where)
+    offsets = np.zeros(column.len() + 1, np.int64)
+    np.cumsum(column.list.len().to_numpy(), out=offsets[1:])
+    return flat.to_numpy().astype(np.uint64), offsets
+
+
+def _refuse_null(batch: Batch, k: int, name: str) -> TraceError:
+    return TraceError(f"{batch.where(k)}: {name} is null; a list of block hashes on every row is accepted")
 
 
 def find_block_size(batch: Batch, options: Options) -> int:
@@ -107,6 +124,8 @@ def find_block_size(batch: Batch, options: Options) -> int:
             raise TraceError(f"{batch.where(0)}: no block_size; state the tokens per block hash with --block-size")
         return options.block_tokens
     block = stated[0] if options.block_tokens is None else options.block_tokens
+    if set(map(type, stated)) == {int} and set(stated) == {block} and 1 <= block <= LARGEST_TOKENS:
+        return int(block)
     for k, size in enumerate(stated):
         if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= LARGEST_TOKENS:
             raise TraceError(

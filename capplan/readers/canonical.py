@@ -1,19 +1,23 @@
 """The canonical file: a prefix-linked table in Parquet, checked and not linked again. Also its writer."""
 
-import contextlib
-import os
-from collections.abc import Mapping
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from capplan.errors import TraceError
-from capplan.prompts import Labels, Requests
+from capplan.output import written_whole
+from capplan.prompts import Labels, NumberNames, Requests, unknown_seconds
 from capplan.readers import parquet
 from capplan.readers.sample import Sample
 from capplan.schema import COLUMNS, FORMAT_VERSION, LARGEST_TOKENS
 from capplan.trace import Trace
+
+if TYPE_CHECKING:
+    import polars as pl
 
 NAME = "capplan"
 CARRIES = "prefix-linked Parquet written by capplan ingest or synth"
@@ -48,9 +52,22 @@ def read(path: Path) -> Trace:
         outputs_known=metadata["capplan.outputs_known"] == "true",
         source=path.name,
         notes=tuple(note for note in metadata.get("capplan.notes", "").split("\n") if note),
+        provenance=_read_provenance(path, metadata),
     )
     trace.check(str(path))
     return trace
+
+
+def _read_provenance(path: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
+    kept: dict[str, Any] = {
+        key: metadata[f"capplan.{key}"] for key in ("source", "command") if f"capplan.{key}" in metadata
+    }
+    if "capplan.ledger" in metadata:
+        try:
+            kept["ledger"] = json.loads(metadata["capplan.ledger"])
+        except (ValueError, RecursionError) as error:
+            raise TraceError(f"{path}: metadata capplan.ledger is not JSON; capplan ingest writes it") from error
+    return kept
 
 
 def _check_columns(path: Path, metadata: Mapping[str, str], types: dict[str, str]) -> None:
@@ -75,14 +92,69 @@ def _check_columns(path: Path, metadata: Mapping[str, str], types: dict[str, str
             raise TraceError(f"{path}: column {column.name} is {found}; {column.dtype} is accepted")
 
 
+class StoredNames(Sequence[str]):
+    """Names as Parquet holds them; strings are made only of those that are asked for."""
+
+    __slots__ = ("_series",)
+
+    def __init__(self, series: "pl.Series") -> None:
+        """`series` is a polars column of strings without nulls."""
+        self._series = series
+
+    def __len__(self) -> int:
+        """Number of names."""
+        return int(self._series.len())
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> "StoredNames": ...
+    def __getitem__(self, index: int | slice) -> "str | StoredNames":
+        """One name, or a part of them."""
+        if isinstance(index, slice):
+            return StoredNames(self._series[index])
+        name: str = self._series[index]
+        return name
+
+    def __iter__(self) -> Iterator[str]:
+        """The names in turn."""
+        return iter(self._series.to_list())
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the names are those of another sequence."""
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]  # as of every sequence that is not a tuple
+
+    def are_unique(self) -> bool:
+        """Whether no name stands twice."""
+        return bool(self._series.n_unique() == self._series.len())
+
+
+def _encode(series: "pl.Series") -> Labels:
+    """Numbers of distinct strings in order of first appearance, without making a string of every row."""
+    import polars as pl
+
+    names = series.drop_nulls().unique(maintain_order=True)
+    if not names.len():
+        return Labels.missing(series.len())
+    codes = series.cast(pl.Enum(names)).to_physical().cast(pl.Int64).fill_null(-1)
+    return Labels(codes.to_numpy(), tuple(names.to_list()))
+
+
 def _to_requests(frame: Any) -> Requests:
     def numbers(name: str) -> Any:
-        return frame[name].fill_null(float("nan")).to_numpy()
+        column = frame[name]
+        return (
+            unknown_seconds(len(column))
+            if column.null_count() == len(column)
+            else column.fill_null(math.nan).to_numpy()
+        )
 
     return Requests(
-        request_ids=frame["request_id"].to_list(),
-        session=Labels.encode(frame["session_id"].to_list()),
-        task=Labels.encode(frame["task_id"].to_list()),
+        request_ids=StoredNames(frame["request_id"]),
+        session=_encode(frame["session_id"]),
+        task=_encode(frame["task_id"]),
         arrival_s=numbers("arrival_s"),
         start_s=numbers("start_s"),
         gap_s=numbers("gap_s"),
@@ -113,11 +185,7 @@ def write_trace(trace: Trace, path: str | Path, command: str = "") -> None:
     import polars as pl
 
     r = trace.requests
-    strings: dict[str, Any] = {
-        "request_id": list(r.request_ids),
-        "session_id": r.session.decode(),
-        "task_id": r.task.decode(),
-    }
+    strings: dict[str, Any] = {"request_id": r.request_ids, "session_id": r.session, "task_id": r.task}
     numbers: dict[str, Any] = {
         c.name: getattr(r if hasattr(r, c.name) else trace, c.name) for c in COLUMNS if c.dtype != "string"
     }
@@ -125,25 +193,33 @@ def write_trace(trace: Trace, path: str | Path, command: str = "") -> None:
         VERSION_KEY: str(FORMAT_VERSION),
         "capplan.resolution_tokens": str(trace.resolution_tokens),
         "capplan.outputs_known": "true" if trace.outputs_known else "false",
-        "capplan.source": trace.source,
-        "capplan.command": command,
+        "capplan.source": trace.provenance.get("source", trace.source),
+        "capplan.command": command or trace.provenance.get("command", ""),
         "capplan.notes": "\n".join(trace.notes),
     }
-    target = Path(path)
-    partial = target.with_name(f".{target.name}.{os.getpid()}.part")
+    if "ledger" in trace.provenance:
+        metadata["capplan.ledger"] = json.dumps(trace.provenance["ledger"], sort_keys=True)
     try:
         columns = [
-            pl.Series(c.name, strings[c.name], pl.String)
+            _to_strings(c.name, strings[c.name])
             if c.dtype == "string"
-            else pl.Series(c.name, numbers[c.name], nan_to_null=True)
+            else pl.Series(c.name, np.ascontiguousarray(numbers[c.name]), nan_to_null=True)
             for c in COLUMNS
         ]
-        pl.DataFrame(columns).write_parquet(partial, compression="zstd", metadata=metadata)
-        partial.replace(target)
     except UnicodeEncodeError as error:
-        raise TraceError(f"{target}: a name is not valid Unicode ({error.object!a}); text is needed") from error
-    except OSError as error:
-        raise TraceError(f"{target}: {error.strerror or error}; a writable path is needed") from error
-    finally:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
+        raise TraceError(f"{path}: a name is not valid Unicode ({error.object!a}); text is needed") from error
+    if Path(path).is_dir():
+        raise TraceError(f"{path}: Is a directory; a writable path is needed")
+    with written_whole(path, TraceError) as place:
+        pl.DataFrame(columns).write_parquet(place, compression="zstd", metadata=metadata)
+
+
+def _to_strings(name: str, column: Sequence[str] | Labels) -> "pl.Series":
+    import polars as pl
+
+    if isinstance(column, NumberNames):
+        return pl.Series(name, column.values).cast(pl.String)
+    if isinstance(column, Labels):
+        codes = pl.Series(column.codes)
+        return pl.Series(name, list(column.names), pl.String).gather(codes.set(codes < 0, None))
+    return pl.Series(name, list(column), pl.String)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capplan.errors import TraceError
-from capplan.prompts import Labels, Requests
+from capplan.prompts import Labels, NumberNames, Requests
 from capplan.readers.sample import Account
 from capplan.readers.tables import Batch
 from capplan.schema import LARGEST_TOKENS
@@ -17,6 +17,7 @@ from capplan.schema import LARGEST_TOKENS
 INPUT_NAMES = ("input_tokens", "input_length")
 OUTPUT_NAMES = ("output_tokens", "output_length")
 ARRIVAL_NAMES = ("arrival_s", "timestamp")
+SECONDS_TYPES = {int, float, type(None)}
 TIMES = ("gap_s", "service_s", "start_s", "tail_gap_s")
 
 
@@ -25,7 +26,6 @@ def make_requests(
     n_input: NDArray[np.int64],
     n_output: NDArray[np.int64] | None,
     account: Account,
-    first_s: list[float],
 ) -> Requests:
     """Request columns from those a batch has.
 
@@ -38,9 +38,7 @@ def make_requests(
     n_output : (n,) int64, optional
         Output lengths where the ids give them; else the source's column is taken.
     account : Account
-        Counts the rows and keeps what is assumed.
-    first_s : list of float
-        Holds the trace's first arrival once one was met, across batches.
+        Counts the rows and keeps what is assumed, and the first arrival.
     """
     session = _labels(batch, "session_id")
     requests = Requests.of(
@@ -49,7 +47,7 @@ def make_requests(
         request_ids=_names(batch, account),
         session=session,
         task=_tasks(batch, session, account),
-        arrival_s=_arrivals(batch, account, first_s),
+        arrival_s=_arrivals(batch, account),
         **{name: _seconds(batch, name, batch.columns[name]) for name in TIMES if name in batch.columns},
     )
     account.n_read += len(batch)
@@ -61,22 +59,24 @@ def find_counts(batch: Batch, names: Sequence[str]) -> NDArray[np.int64] | None:
     name = batch.find_name(names)
     if name is None:
         return None
-    for k, value in enumerate(batch.columns[name]):
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LARGEST_TOKENS:
-            raise TraceError(
-                f"{batch.where(k)}: {name} is {value!r}; a whole number from 0 to {LARGEST_TOKENS} is accepted"
-            )
-    return np.array(batch.columns[name], np.int64)
+    values = batch.columns[name]
+    if set(map(type, values)) != {int} or min(values) < 0 or max(values) > LARGEST_TOKENS:
+        for k, value in enumerate(values):
+            if type(value) is not int or not 0 <= value <= LARGEST_TOKENS:
+                raise TraceError(
+                    f"{batch.where(k)}: {name} is {value!r}; a whole number from 0 to {LARGEST_TOKENS} is accepted"
+                )
+    return np.array(values, np.int64)
 
 
-def _names(batch: Batch, account: Account) -> list[str]:
+def _names(batch: Batch, account: Account) -> Sequence[str]:
     names = batch.columns.get("request_id")
     if names is None:
-        return [str(account.n_read + k) for k in range(len(batch))]
+        return NumberNames.count(account.n_read, len(batch))
     for k, name in enumerate(names):
         if name is None:
             raise TraceError(f"{batch.where(k)}: request_id is null; a name on every row, or on none, is accepted")
-    return [str(name) for name in names]
+    return list(map(str, names))
 
 
 def _labels(batch: Batch, name: str) -> Labels | None:
@@ -90,35 +90,44 @@ def _tasks(batch: Batch, session: Labels | None, account: Account) -> Labels | N
     task = _labels(batch, "task_id")
     if session is None:
         return task
-    names = [None] * len(batch) if task is None else task.decode()
-    if any(name is None and code >= 0 for name, code in zip(names, session.codes.tolist(), strict=True)):
+    if task is None or bool(((task.codes < 0) & (session.codes >= 0)).any()):
         account.assume("sessions without a task_id are tasks of their own")
-    return Labels.encode(own if name is None else name for name, own in zip(names, session.decode(), strict=True))
+    if task is None:
+        return session
+    return Labels.encode(
+        own if name is None else name for name, own in zip(task.decode(), session.decode(), strict=True)
+    )
 
 
 def _seconds(batch: Batch, name: str, values: Sequence[Any]) -> NDArray[np.float64]:
     """Seconds as float64, nulls as NaN."""
+    if set(map(type, values)) <= SECONDS_TYPES:
+        seconds = np.array(values, np.float64)
+        if not np.isinf(seconds).any():
+            return seconds
     for k, value in enumerate(values):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or math.isinf(value)):
             raise TraceError(f"{batch.where(k)}: {name} is {value!r}; seconds as a number are accepted")
     return np.array([np.nan if value is None else value for value in values], np.float64)
 
 
-def _arrivals(batch: Batch, account: Account, first_s: list[float]) -> NDArray[np.float64] | None:
-    """Seconds since the first arrival of the trace."""
+def _arrivals(batch: Batch, account: Account) -> NDArray[np.float64] | None:
+    """Seconds since the first arrival of the file."""
     name = batch.find_name(ARRIVAL_NAMES)
     if name is None:
         return None
     values = batch.columns[name]
     if any(isinstance(value, datetime) for value in values):
         values = [None if value is None else _to_epoch(value) for value in values]
+        account.is_epoch = True
     elif name == "timestamp":
         account.assume("timestamp is read as seconds")
     seconds = _seconds(batch, name, values)
-    if not first_s:
-        first_s.extend(seconds[~np.isnan(seconds)][:1].tolist())
+    known = seconds[~np.isnan(seconds)]
+    if account.origin_s is None and known.size:
+        account.origin_s = float(known[0])
     with np.errstate(over="ignore"):
-        return seconds - first_s[0] if first_s else seconds
+        return seconds - account.origin_s if account.origin_s is not None else seconds
 
 
 def _to_epoch(moment: datetime) -> float:

@@ -66,3 +66,33 @@ def count_full_blocks(n_tokens: int, n_ids: int, block_tokens: int, where: str) 
             f"{-(-n_tokens // block_tokens)} of {block_tokens} tokens each"
         )
     return full
+
+
+def keep_full_blocks(
+    ids: NDArray[np.uint64],
+    offsets: NDArray[np.int64],
+    n_tokens: NDArray[np.int64],
+    block_tokens: int,
+    locate: Callable[[int], str],
+) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Ids of full blocks, flat, and their (n + 1,) offsets: the last id of a prompt may stand for a partial one.
+
+    Raises
+    ------
+    TraceError
+        As `count_full_blocks`, for the first such prompt.
+    """
+    counts = np.diff(offsets)
+    full = n_tokens // block_tokens
+    surplus = counts - full
+    wrong = (surplus < 0) | (surplus > (n_tokens % block_tokens > 0))
+    if wrong.any():
+        k = int(wrong.argmax())
+        count_full_blocks(int(n_tokens[k]), int(counts[k]), block_tokens, locate(k))
+    if not surplus.any():
+        return ids, offsets
+    is_kept = np.ones(ids.size, bool)
+    is_kept[offsets[1:][surplus > 0] - 1] = False
+    kept = np.zeros(offsets.size, np.int64)
+    np.cumsum(full, out=kept[1:])
+    return ids[is_kept], kept

@@ -1,40 +1,93 @@
-"""JSON Lines, row by row: decoded to a declared shape, with errors that name file and line."""
+"""JSON Lines: decoded to a declared shape some megabytes at a time, with errors that name file and line."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, Generic, TypeVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from capplan.errors import TraceError
-from capplan.readers.sample import BYTE_ORDER_MARK, DECODE_ERRORS
+from capplan.readers import files
+from capplan.readers.files import BYTE_ORDER_MARK
+from capplan.readers.sample import DECODE_ERRORS
 
 Row = TypeVar("Row")
 Item = TypeVar("Item")
 
 BATCH_ROWS = 4096
+BATCH_BYTES = 4 << 20
 
 
-def read_lines(path: Path, shape: type[Row]) -> Iterator[tuple[int, Row]]:
-    """Line numbers (from 1) and decoded rows; blank lines are passed over.
+@dataclass(frozen=True, slots=True)
+class RowBatch(Generic[Row]):
+    """Consecutive rows of a file, at least one, and their line numbers, counted from 1."""
+
+    path: Path
+    numbers: Sequence[int]
+    rows: Sequence[Row]
+
+    def where(self, k: int) -> str:
+        """File and line of a row, for messages."""
+        return f"{self.path}, line {self.numbers[k]}"
+
+
+def read_batches(path: Path, shape: type[Row]) -> Iterator[RowBatch[Row]]:
+    """Rows of about `BATCH_BYTES` at a time; blank lines are passed over.
 
     Raises
     ------
     TraceError
-        A line that is not JSON or not of the shape.
+        A line that is not JSON or not of the shape, or a file that cannot be read.
     """
     decoder = msgspec.json.Decoder(shape)
+    first = 1
+    with files.open_bytes(path) as file:
+        for text in _read_whole_lines(file, BATCH_BYTES):
+            n_lines = text.count(b"\n") + (not text.endswith(b"\n"))
+            rows = _decode_at_once(decoder, text)
+            numbers: Sequence[int] = range(first, first + n_lines)
+            if len(rows) != n_lines:
+                numbers, rows = _decode_by_line(decoder, text, path, first)
+            if rows:
+                yield RowBatch(path, numbers, rows)
+            first += n_lines
+
+
+def _read_whole_lines(file: BinaryIO, n_bytes: int) -> Iterator[bytes]:
+    text = file.read(n_bytes).removeprefix(BYTE_ORDER_MARK)
+    while text:
+        yield text if text.endswith(b"\n") else text + file.readline()
+        text = file.read(n_bytes)
+
+
+def _decode_at_once(decoder: msgspec.json.Decoder[Row], text: bytes) -> list[Row]:
+    """All rows, or none where a line is broken."""
     try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                text = (line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line).strip()
-                if text:
-                    yield number, decode_row(decoder, text, f"{path}, line {number}")
-    except OSError as error:
-        raise TraceError(f"{path}: {error.strerror or error}; a readable file is needed") from error
+        return decoder.decode_lines(text)
+    except DECODE_ERRORS:
+        return []
+
+
+def _decode_by_line(
+    decoder: msgspec.json.Decoder[Row], text: bytes, path: Path, first: int
+) -> tuple[list[int], list[Row]]:
+    numbers, rows = [], []
+    for number, line in enumerate(text.split(b"\n"), first):
+        stripped = line.strip()
+        if stripped:
+            numbers.append(number)
+            rows.append(decode_row(decoder, stripped, f"{path}, line {number}"))
+    return numbers, rows
+
+
+def read_lines(path: Path, shape: type[Row]) -> Iterator[tuple[int, Row]]:
+    """Line numbers (from 1) and decoded rows, one by one; raises TraceError as `read_batches`."""
+    for batch in read_batches(path, shape):
+        yield from zip(batch.numbers, batch.rows, strict=True)
 
 
 def decode_row(decoder: msgspec.json.Decoder[Row], text: bytes, where: str) -> Row:

@@ -3,58 +3,27 @@
 Blocks of 64 tokens, one id per full block. Ids are comparable within a file (scope "local"), between
 files ("global"), or within one agent's stream only (no scope given). Sub-agents are nested, with
 times relative to their wrapper; they are sessions of their own in the same task. Session starts are
-not recorded: they come from the pool.
+rarely recorded (`_start_ts`): without them sessions come from the pool.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from capplan.errors import TraceError
-from capplan.linking import ID_BITS
 from capplan.prompts import Labels, Prompts, Requests
-from capplan.readers import jsonl
-from capplan.readers.hashes import to_keys
-from capplan.readers.sample import BYTE_ORDER_MARK, Account, Options, Sample, find_sessions
-from capplan.schema import LARGEST_S, LARGEST_TOKENS
+from capplan.readers import files
+from capplan.readers.clock import Clock, to_epoch
+from capplan.readers.documents import read_document
+from capplan.readers.id_lists import parse_ids
+from capplan.readers.kv_cache_calls import Call, Entry, Session, Sizes, collapse_pairs, list_calls, report_twins
+from capplan.readers.sample import Account, Options, Sample, find_sessions
+from capplan.schema import LARGEST_TOKENS
 
 NAME = "kv-cache-tester"
 CARRIES = "JSON session or folder of sessions with block_size and requests of t, in, out, hash_ids"
-PAIR_WINDOW_S = 60.0
-
-
-class Call(msgspec.Struct, rename={"n_input": "in", "n_output": "out"}):
-    """A model call (`in`, `out`, `hash_ids`) or a sub-agent's wrapper (`requests`)."""
-
-    t: float
-    type: str
-    n_input: int | None = None
-    n_output: int | None = None
-    hash_ids: list[int] | None = None
-    api_time: float | None = None
-    think_time: float | None = None
-    agent_id: str | None = None
-    requests: "list[Call] | None" = None
-
-
-class Session(msgspec.Struct):
-    """One file."""
-
-    block_size: int
-    requests: list[Call]
-    hash_id_scope: str | None = None
-
-
-class Entry(msgspec.Struct):
-    """One model call in emission order: its stream, when it was sent, and the call itself."""
-
-    stream: str
-    start_s: float
-    call: Call
-    where: str
 
 
 def matches(sample: Sample) -> bool:
@@ -63,121 +32,71 @@ def matches(sample: Sample) -> bool:
 
 
 def read(path: Path, options: Options, account: Account) -> Iterator[Prompts]:
-    """One batch per file, in file-name order."""
+    """One batch per file, in the order of their paths."""
     if options.block_tokens is not None:
         raise TraceError(f"{path}: --block-size is given, but kv-cache-tester files state their own")
-    files = find_sessions(path) if path.is_dir() else [path]
-    decoder = msgspec.json.Decoder(Session)
-    seen: dict[tuple[tuple[int | None, int | None], ...], str] = {}
-    n_spaces = 0
-    for file in files:
-        text = _read_bytes(file)
-        if not text.strip():
-            account.skipped["empty files"] += 1
+    clock = Clock(1, account, is_epoch=True, is_stream=False)
+    seen: dict[Sizes, str] = {}
+    n_spaces = n_undated = 0
+    block: int | None = None
+    for file in find_sessions(path) if path.is_dir() else [path]:
+        session = read_document(file, Session, account)
+        if session is None:
             continue
-        session = jsonl.decode_row(decoder, text, str(file))
-        entries = list(list_calls(session, file, file.stem))
+        block = _check_block_size(session, file, block)
+        task = _name_task(file, path)
+        entries = [e for e in list_calls(session, file, task, account) if options.keeps_model(e.call.model, account)]
         entries = collapse_pairs(entries, account)
-        _report_twin(entries, file, seen, account)
+        report_twins(entries, task, file, seen, account)
         account.n_read += len(entries)
+        n_undated += session.start_ts is None
         if entries:
-            prompts = make_prompts(session, file, n_spaces, entries, account)
+            prompts = make_prompts(session, file, task, n_spaces, entries, clock, account)
             n_spaces += len(prompts.requests.session.names)
             yield prompts
-    account.assume("session starts are not recorded: they come from the pool")
+    if n_undated:
+        account.assume("session starts are not recorded: they come from the pool")
+        if account.origin_s is not None:
+            account.found["session without a start among sessions with one: arrivals are incomplete"] += n_undated
 
 
-def _read_bytes(file: Path) -> bytes:
-    try:
-        return file.read_bytes().removeprefix(BYTE_ORDER_MARK)
-    except OSError as error:
-        raise TraceError(f"{file}: {error.strerror or error}; a readable file is needed") from error
+def _name_task(file: Path, source: Path) -> str:
+    inside = file.relative_to(source).parent if source.is_dir() else Path()
+    return (inside / files.stem_of(file)).as_posix()
 
 
-def list_calls(session: Session, file: Path, task: str) -> Iterator[Entry]:
-    """Calls in file order, a sub-agent's at the place of its wrapper, times from the session's start."""
-    if session.hash_id_scope not in (None, "local", "global"):
-        raise TraceError(
-            f"{file}: hash_id_scope is {session.hash_id_scope!r}; accepted: 'local', 'global', or no such field"
-        )
-    for k, call in enumerate(session.requests):
-        where = f"{file}, request {k}"
-        if call.requests is None:
-            yield Entry(task, call.t, _check_call(call, where), where)
-            continue
-        for j, inner in enumerate(call.requests):
-            inside = f"{where}.{j}"
-            if inner.requests is not None:
-                raise TraceError(f"{inside}: a sub-agent inside a sub-agent; one level is accepted")
-            stream = f"{task}#{call.agent_id if call.agent_id is not None else k}"
-            yield Entry(stream, call.t + inner.t, _check_call(inner, inside), inside)
-
-
-def _check_call(call: Call, where: str) -> Call:
-    for name, value in (("in", call.n_input), ("out", call.n_output), ("hash_ids", call.hash_ids)):
-        if value is None:
-            raise TraceError(f"{where}: {name} is missing; a model call needs in, out and hash_ids")
-        if isinstance(value, int) and not 0 <= value <= LARGEST_TOKENS:
-            raise TraceError(f"{where}: {name} is {value}; 0 to {LARGEST_TOKENS} is accepted")
-    for name, seconds, least in (
-        ("t", call.t, -LARGEST_S),
-        ("api_time", call.api_time, 0.0),
-        ("think_time", call.think_time, -LARGEST_S),
-    ):
-        if seconds is not None and not least <= seconds <= LARGEST_S:
-            raise TraceError(f"{where}: {name} is {seconds:g}; seconds from {least:g} to {LARGEST_S:g} are accepted")
-    return call
-
-
-def collapse_pairs(entries: list[Entry], account: Account) -> list[Entry]:
-    """Drop the second of two log lines of one call: an "n" row equal to an "s" row up to 60 s before it."""
-    kept: list[Entry] = []
-    waiting: dict[tuple[object, ...], list[int]] = {}
-    for entry in entries:
-        key = (entry.stream, entry.call.n_input, tuple(entry.call.hash_ids or ()))
-        if entry.call.type == "n":
-            partners = [k for k in waiting.get(key, []) if 0 <= entry.start_s - kept[k].start_s <= PAIR_WINDOW_S]
-            if partners:
-                waiting[key].remove(partners[0])
-                first = kept[partners[0]].call
-                first.n_output = max(first.n_output or 0, entry.call.n_output or 0)
-                account.skipped["second log line of a call that is logged twice (s, then n)"] += 1
-                continue
-        if entry.call.type == "s":
-            waiting.setdefault(key, []).append(len(kept))
-        kept.append(entry)
-    return kept
-
-
-def _report_twin(
-    entries: list[Entry], file: Path, seen: dict[tuple[tuple[int | None, int | None], ...], str], account: Account
-) -> None:
-    sizes = tuple((entry.call.n_input, entry.call.n_output) for entry in entries)
-    if len(sizes) > 1 and sizes in seen:
-        account.assume(f"{file.name} has the same sizes as {seen[sizes]}: maybe the same session twice; both are kept")
-    seen.setdefault(sizes, file.name)
-
-
-def make_prompts(session: Session, file: Path, n_spaces: int, entries: list[Entry], account: Account) -> Prompts:
-    """The Prompts of one file, its namespaces numbered after the `n_spaces` of earlier files."""
+def _check_block_size(session: Session, file: Path, known: int | None) -> int:
     block = session.block_size
     if not 1 <= block <= LARGEST_TOKENS:
         raise TraceError(f"{file}: block_size is {block}; 1 to {LARGEST_TOKENS} is accepted")
+    if known not in (None, block):
+        raise TraceError(f"{file}: block_size is {block} after {known}; one size per trace is accepted")
+    return block
+
+
+def make_prompts(
+    session: Session, file: Path, task: str, n_spaces: int, entries: list[Entry], clock: Clock, account: Account
+) -> Prompts:
+    """The Prompts of one file, its namespaces numbered after the `n_spaces` of earlier files."""
+    block = session.block_size
     calls = [entry.call for entry in entries]
-    keys = [_full_ids(entry, block, account) for entry in entries]
-    ids, offsets = jsonl.flatten(keys)
+    n_input = np.array([call.n_input for call in calls], np.int64)
+    ids, offsets = parse_ids([call.hash_ids for call in calls], "hash_ids", lambda k: entries[k].where)
+    ids, offsets = _keep_full_blocks(ids, offsets, n_input, block, account)
     start = np.array([entry.start_s for entry in entries])
+    arrival_s = None if session.start_ts is None else clock.read((_read_start(session, file) + start).tolist())
     if start.min() < 0:
         account.found["session with times before its start, shifted to begin at 0"] += 1
         start = start - start.min()
     streams = Labels.encode(entry.stream for entry in entries)
     service = np.array([np.nan if call.api_time is None else call.api_time for call in calls])
     requests = Requests.of(
-        np.array([call.n_input for call in calls], np.int64),
+        n_input,
         output_tokens=np.array([call.n_output for call in calls], np.int64),
-        request_ids=[f"{file.stem}:{k}" for k in range(len(calls))],
+        request_ids=[f"{task}:{k}" for k in range(len(calls))],
         session=streams,
-        task=Labels.encode([file.stem] * len(calls)),
+        task=Labels.encode([task] * len(calls)),
+        arrival_s=arrival_s,
         start_s=start,
         gap_s=_find_gaps(calls, streams, start, service),
         service_s=service,
@@ -186,15 +105,30 @@ def make_prompts(session: Session, file: Path, n_spaces: int, entries: list[Entr
     return Prompts(requests, ids, offsets, "hashes", block, namespaces=namespaces)
 
 
-def _full_ids(entry: Entry, block: int, account: Account) -> NDArray[np.uint64]:
-    call = entry.call
-    full = (call.n_input or 0) // block
-    ids = call.hash_ids or []
-    if len(ids) < full:
-        account.found["request with fewer ids than full blocks: the rest counts as never seen before"] += 1
-    elif len(ids) > full + 1:
-        account.found["request with more ids than blocks: the surplus is left out"] += 1
-    return to_keys(ids[:full], entry.where)
+def _read_start(session: Session, file: Path) -> float:
+    try:
+        return to_epoch(session.start_ts or "")
+    except ValueError:
+        raise TraceError(f"{file}: _start_ts is {session.start_ts!r}; an ISO 8601 date and time is accepted") from None
+
+
+def _keep_full_blocks(
+    ids: NDArray[np.uint64], offsets: NDArray[np.int64], n_input: NDArray[np.int64], block: int, account: Account
+) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Ids of full blocks, whatever their number: a prompt and its ids may be counted by different tokenisers."""
+    n_ids, full = np.diff(offsets), n_input // block
+    for what, count in (
+        ("request of length 0 with ids: they are left out", (n_ids > 0) & (n_input == 0)),
+        ("request with fewer ids than full blocks: the rest counts as never seen before", n_ids < full),
+        ("request with more ids than blocks: the surplus is left out", (n_ids > full + 1) & (n_input > 0)),
+    ):
+        if count.any():
+            account.found[what] += int(count.sum())
+    n_kept = np.minimum(n_ids, full)
+    place = np.arange(ids.size) - np.repeat(offsets[:-1], n_ids)
+    kept = np.zeros(offsets.size, np.int64)
+    np.cumsum(n_kept, out=kept[1:])
+    return ids[place < np.repeat(n_kept, n_ids)], kept
 
 
 def _find_gaps(
@@ -213,14 +147,9 @@ def _find_gaps(
 def _separate(
     session: Session, ids: NDArray[np.uint64], first_space: int, streams: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Ids and a namespace per request: the file, one stream of it, or none for global ids.
-
-    Namespaced ids are numbered anew where they are large, so that both fit into one key.
-    """
+    """Ids and a namespace per request: the file, one stream of it, or none for global ids."""
     if session.hash_id_scope == "global":
         return ids, np.zeros(streams.size, np.uint64)
-    if ids.size and int(ids.max()) >> ID_BITS:
-        ids = np.unique(ids, return_inverse=True)[1].astype(np.uint64)
     if session.hash_id_scope == "local":
         return ids, np.full(streams.size, first_space, np.uint64)
     return ids, (first_space + streams).astype(np.uint64)

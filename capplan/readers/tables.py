@@ -1,14 +1,14 @@
-"""Batches of generic Parquet and JSONL tables as columns of plain lists, one reader for both."""
+"""Batches of generic Parquet and JSONL tables as columns, one reader for both."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from capplan.errors import TraceError
-from capplan.readers import jsonl, parquet
+from capplan.readers import files, jsonl, parquet
 from capplan.readers.sample import PARQUET_MAGIC
 
 
@@ -23,14 +23,15 @@ class Batch:
         How messages call a row: lines of JSONL are counted from 1, rows of Parquet from 0.
     numbers : sequence of int
         Number of every row.
-    columns : dict of lists
-        Only fields the source has, nulls as None; columns of lists come as a polars series from Parquet.
+    columns : dict
+        Only fields the source has. Lists of plain values, nulls as None; columns of ids are a polars
+        series from Parquet, and from JSONL an `IdList` or None a row.
     """
 
     path: Path
     unit: Literal["line", "row"]
     numbers: Sequence[int]
-    columns: dict[str, Sequence[Any]]
+    columns: dict[str, Any]
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -46,25 +47,24 @@ class Batch:
 
 
 def read_batches(path: Path, shape: type[msgspec.Struct], lists: Sequence[str]) -> Iterator[Batch]:
-    """Batches of at least one row with the fields of `shape`; those in `lists` hold a list a row."""
-    try:
-        with path.open("rb") as file:
-            is_parquet = file.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC
-    except OSError as error:
-        raise TraceError(f"{path}: {error.strerror or error}; a readable file is needed") from error
+    """Batches of at least one row with the fields of `shape`; those in `lists` hold ids."""
+    with files.open_bytes(path) as file:
+        is_parquet = file.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC
     if is_parquet:
         yield from _read_parquet(path, shape, lists)
     else:
-        for batch in jsonl.in_batches(jsonl.read_lines(path, shape)):
-            numbers, rows = zip(*batch, strict=True)
-            yield Batch(path, "line", numbers, _to_columns(rows, shape))
+        for batch in jsonl.read_batches(path, shape):
+            yield Batch(path, "line", batch.numbers, _to_columns(batch.rows, shape))
 
 
 def _to_columns(rows: Sequence[msgspec.Struct], shape: type[msgspec.Struct]) -> dict[str, Sequence[Any]]:
     columns: dict[str, Sequence[Any]] = {}
     for name in shape.__struct_fields__:
-        values = [getattr(row, name) for row in rows]
-        if any(value is not msgspec.UNSET for value in values):
+        values = list(map(attrgetter(name), rows))
+        types = set(map(type, values))
+        if msgspec.UnsetType not in types:
+            columns[name] = values
+        elif len(types) > 1:
             columns[name] = [None if value is msgspec.UNSET else value for value in values]
     return columns
 
@@ -72,10 +72,11 @@ def _to_columns(rows: Sequence[msgspec.Struct], shape: type[msgspec.Struct]) -> 
 def _read_parquet(path: Path, shape: type[msgspec.Struct], lists: Sequence[str]) -> Iterator[Batch]:
     types, _ = parquet.read_header(path)
     kept = [name for name in shape.__struct_fields__ if name in types]
-    frame = parquet.read_columns(path, kept)
-    if frame.height:
+    first = 0
+    for frame in parquet.read_batches(path, kept):
         columns = {name: frame[name] if name in lists else frame[name].to_list() for name in kept}
-        yield Batch(path, "row", range(frame.height), columns)
+        yield Batch(path, "row", range(first, first + frame.height), columns)
+        first += frame.height
 
 
 def is_parquet_series(column: Sequence[Any] | Any) -> bool:

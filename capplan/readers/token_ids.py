@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -12,23 +12,27 @@ from capplan.errors import TraceError
 from capplan.prompts import Prompts
 from capplan.readers import tables
 from capplan.readers.columns import make_requests
+from capplan.readers.id_lists import LARGEST_SMALL, IdList, is_null, parse_small_ids
 from capplan.readers.sample import Account, Options, Sample
 from capplan.readers.tables import Batch
+
+if TYPE_CHECKING:
+    import polars as pl
 
 NAME = "token-ids"
 CARRIES = "Parquet or JSONL with token_ids or prompt_token_ids, optionally output_token_ids"
 RESOLUTION_TOKENS = 16
 PROMPT_NAMES = ("token_ids", "prompt_token_ids")
 OUTPUT_NAME = "output_token_ids"
-LARGEST_ID = (1 << 32) - 1
+LARGEST_ID = LARGEST_SMALL
 
 
-class Row(msgspec.Struct):
+class Row(msgspec.Struct, gc=False):
     """One request; seconds for all times."""
 
-    token_ids: list[int] | msgspec.UnsetType = msgspec.UNSET
-    prompt_token_ids: list[int] | msgspec.UnsetType = msgspec.UNSET
-    output_token_ids: list[int] | msgspec.UnsetType | None = msgspec.UNSET
+    token_ids: IdList | msgspec.UnsetType = msgspec.UNSET
+    prompt_token_ids: IdList | msgspec.UnsetType = msgspec.UNSET
+    output_token_ids: IdList | msgspec.UnsetType = msgspec.UNSET
     output_tokens: int | msgspec.UnsetType | None = msgspec.UNSET
     request_id: str | int | msgspec.UnsetType = msgspec.UNSET
     session_id: str | int | msgspec.UnsetType | None = msgspec.UNSET
@@ -52,7 +56,6 @@ def read(path: Path, options: Options, account: Account) -> Iterator[Prompts]:
         raise TraceError(
             f"{path}: --block-size is for block hashes; token ids are linked at {RESOLUTION_TOKENS} tokens"
         )
-    first_s: list[float] = []
     for batch in tables.read_batches(path, Row, (*PROMPT_NAMES, OUTPUT_NAME)):
         name = batch.find_name(PROMPT_NAMES)
         if name is None:
@@ -66,7 +69,7 @@ def read(path: Path, options: Options, account: Account) -> Iterator[Prompts]:
             ids, lengths = interleave(ids, lengths, output_ids, n_output), lengths + n_output
         offsets = np.zeros(lengths.size + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
-        requests = make_requests(batch, n_input, n_output, account, first_s)
+        requests = make_requests(batch, n_input, n_output, account)
         yield Prompts(requests, ids, offsets, "tokens", RESOLUTION_TOKENS, outputs_known)
 
 
@@ -82,38 +85,35 @@ def read_ids(batch: Batch, name: str) -> tuple[NDArray[np.uint32], NDArray[np.in
     if tables.is_parquet_series(lists):
         return _read_series(lists, name, batch)
     for k, ids in enumerate(lists):
-        if ids is None:
+        if ids is None or (name == OUTPUT_NAME and is_null(ids)):
             raise TraceError(f"{batch.where(k)}: {name} is null; a list of token ids on every row is accepted")
-    lengths = np.array([len(ids) for ids in lists], np.int64)
-    try:
-        flat = np.array([token for ids in lists for token in ids], np.int64)
-    except OverflowError:
-        flat = np.array([-1], np.int64)
-    if flat.size and (flat.min() < 0 or flat.max() > LARGEST_ID):
-        k = next(k for k, ids in enumerate(lists) if any(not 0 <= token <= LARGEST_ID for token in ids))
-        raise TraceError(f"{batch.where(k)}: {name} holds an id outside 0 to {LARGEST_ID}")
-    return flat.astype(np.uint32), lengths
+    return parse_small_ids(lists, name, batch.where)
 
 
-def _read_series(column: Any, name: str, batch: Batch) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+def _read_series(column: "pl.Series", name: str, batch: Batch) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
     import polars as pl
 
+    if isinstance(column.dtype, pl.Array):
+        column = column.arr.to_list()
     if column.dtype == pl.List(pl.Null):
         column = column.cast(pl.List(pl.UInt32))
     if not isinstance(column.dtype, pl.List) or not column.dtype.inner.is_integer():
         raise TraceError(f"{batch.where(0)}: {name} is {column.dtype}; a list of integers is accepted")
-    missing = column.is_null() | column.list.eval(pl.element().is_null().any()).list.first().fill_null(False)
-    if missing.any():
+    flat = column.explode(empty_as_null=False, keep_nulls=False)
+    if column.has_nulls() or flat.has_nulls():
+        missing = column.is_null() | column.list.eval(pl.element().is_null().any()).list.first().fill_null(False)
         raise TraceError(
-            f"{batch.where(missing.arg_max())}: {name} is null; a list of token ids on every row is accepted"
+            f"{batch.where(missing.arg_max() or 0)}: {name} is null; a list of token ids on every row is accepted"
         )
     lengths = column.list.len().to_numpy().astype(np.int64)
-    flat = column.filter(column.list.len() > 0).explode()
-    outside = (flat < 0) | (flat > LARGEST_ID)
-    if outside.any():
-        row = int(np.searchsorted(np.cumsum(lengths), outside.arg_max(), side="right"))
-        raise TraceError(f"{batch.where(row)}: {name} holds an id outside 0 to {LARGEST_ID}")
-    return flat.cast(pl.UInt32).to_numpy(), lengths
+    ids = flat.to_numpy()
+    if ids.dtype != np.uint32:
+        if ids.size and (ids.min() < 0 or ids.max() > LARGEST_ID):
+            outside = (ids < 0) | (ids > LARGEST_ID)
+            row = int(np.searchsorted(np.cumsum(lengths), outside.argmax(), side="right"))
+            raise TraceError(f"{batch.where(row)}: {name} holds an id outside 0 to {LARGEST_ID}")
+        ids = ids.astype(np.uint32)
+    return ids, lengths
 
 
 def interleave(

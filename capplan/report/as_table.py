@@ -23,7 +23,11 @@ def render(plan: Plan, width: int) -> str:
 
 
 def _print_card(card: Card, width: int) -> str:
-    title = fold(f"Settings of engines on {card.gpu} (capplan card explains each)", width)
+    title = fold(
+        f"Settings of engines for {format_capacity(bytes_to_gib(card.asked_bytes))} GiB per rank on {card.gpu} "
+        "(capplan card explains each)",
+        width,
+    )
     warnings = [fold(f"  warning: {warning}", width) for warning in card.warnings]
     return "\n".join([title, *warnings, *tabulate_card(card, width)])
 
@@ -53,7 +57,8 @@ def summarise(plan: Plan, answer: Answer) -> list[str]:
         for share, slots in verdict.transitions.items()
     ]
     if prediction.saving_tokens[-1]:
-        lines.append(f"  transition   {', '.join(moves)} GiB per rank; knee {_gib(prediction, verdict.knee_slots)}")
+        knee = _gib(prediction, verdict.knee_slots) if verdict.knee_slots else "none"
+        lines.append(f"  transition   {', '.join(moves)} GiB per rank; knee {knee}")
     lines.append(f"  of           {_describe_stream(plan, prediction)}")
     lines += [f"  warning: {warning}" for warning in verdict.warnings]
     return lines
@@ -144,10 +149,10 @@ def tabulate_time(rows: Sequence[CapacityRow]) -> Table:
 def tabulate_range(rows: Sequence[CapacityRow]) -> Table:
     """What is uncertain of that, by host capacity."""
     headings = (
-        "GiB per\nrank", "prefill saved\nat least", "\nat most", "restores\nat least", "\nat most", "net saved\nworst",
+        "GiB per\nrank", "prefill\nat least", "\nat most", "restores\nfast link", "\nslow link", "net saved\nworst",
         "\nbest",
     )  # fmt: skip
-    table = make_table("Range of the uncertain inputs", headings)
+    table = make_table("Range of the uncertain inputs (prefill: time saved)", headings)
     for row in rows:
         table.add_row(
             format_number(row.host_gib_per_rank),

@@ -10,8 +10,11 @@ from plans import token_rows
 
 from capplan import Options, predict, read_trace
 from capplan.cli.options import FORMATS
-from capplan.costs import Overrides
-from capplan.deployment import GpuRoom
+from capplan.cli.predict import command
+from capplan.costs import METHODS, Overrides
+from capplan.deployment import HOST_TIERS, GpuRoom
+from capplan.models.layer_groups import KV_DTYPES
+from capplan.prediction import Prices
 from capplan.readers import FORMATS as READERS
 from capplan.report import render
 
@@ -54,11 +57,55 @@ def test_formats(linked, kind):
             chunk_tokens=64, node_ram_gib=0.001, room=GpuRoom(is_used=False))),
         ("--prefill-tok-s 9000 --h2d-gbps 12 --load-latency-ms 3", Options(overrides=Overrides(9000.0, 12.0, 0.003))),
         ("--load-latency-ms 0", Options(overrides=Overrides(load_latency_s=0.0))),
+        ("--restore per-fragment", Options(overrides=Overrides(restore_method="per-fragment"))),
+        ("--engine sglang", Options(engine="sglang")),
+        ("--engine vllm --restore contiguous", Options(
+            engine="vllm", overrides=Overrides(restore_method="contiguous"))),
+        ("--dram-usd-per-gib 4.5 --gpu-usd-per-hour 2", Options(prices=Prices(4.5, 2.0))),
+        ("--dram-usd-per-gib 0 --gpu-usd-per-hour 0", Options(prices=Prices(0.0, 0.0))),
+        ("--kv-dtype nvfp4", Options(kv_dtype="nvfp4")),
     ],
 )  # fmt: skip
 def test_options_reach_the_prediction(linked, arguments, options):
     found = answer_of(linked, "--gpu", "h20", "--format", "json", *arguments.split())
     assert found == render(predict(linked, "h20", options=options), "json")
+
+
+def test_choices_are_those_of_the_costs():
+    choices = {option.name: getattr(option.type, "choices", None) for option in command.params}
+    assert set(choices["engine"]) == set(HOST_TIERS)
+    assert tuple(choices["restore_method"]) == METHODS
+    assert set(choices["kv_dtype"]) == set(KV_DTYPES)
+
+
+def test_engine_and_way_of_copying_change_the_rate(linked):
+    rates = {}
+    for arguments in ("", "--restore per-fragment", "--restore contiguous", "--engine vllm", "--engine sglang"):
+        record = json.loads(answer_of(linked, "--gpu", "h20", "--tp", "8", "--format", "json", *arguments.split()))
+        (prediction,) = record["predictions"]
+        rates[arguments] = prediction["inputs"]["h2d_bytes_per_s"]["typical"]
+        method = prediction["restore"]["method"]
+        assert prediction["restore"]["by_method"][method]["bytes_per_s"]["typical"] == rates[arguments]
+    assert len(set(rates.values())) == 4
+    assert rates["--engine vllm"] == rates["--restore contiguous"]  # its default
+    assert rates["--restore per-fragment"] < rates[""] < rates["--restore contiguous"]
+
+
+def test_prices_add_a_table(linked):
+    arguments = (linked, "--gpu", "h20")
+    assert "Cost by host capacity" not in answer_of(*arguments)
+    assert "Cost by host capacity" in answer_of(*arguments, "--dram-usd-per-gib", "4", "--gpu-usd-per-hour", "2")
+
+
+def test_a_way_of_copying_beside_a_rate_of_restores(linked, tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('base = "h20"\nh2d_gb_per_s = { low = 3, high = 5, effective = true }\n')
+    assert (
+        json.loads(answer_of(linked, "--gpu", path, "--format", "json"))["predictions"][0]["restore"]["by_method"] == {}
+    )
+    assert refusal_of("predict", linked, "--gpu", path, "--restore", "kernel").startswith(
+        "--restore kernel: the profile of mine states the rate that restores reach, copies included"
+    )
 
 
 def test_models_and_gpus_of_the_user(linked, tmp_path):
@@ -148,6 +195,7 @@ def test_block_size_and_ids(hashes, unchained):
         ("linked", "--gpu h1000", "unknown gpu 'h1000': close to h100, h800, h100-nvl; `capplan gpus` lists all"),
         ("linked", "--gpu a100", "gpu 'a100' is ambiguous: it begins a100-40, a100-40-pcie, a100-80, a100-80-pcie"),
         ("linked", "--gpu none.toml", "none.toml: cannot be read: No such file or directory"),
+        ("linked", "--kv-dtype fp8_ds_mla", "kv_dtype 'fp8_ds_mla': accepted: bf16, fp16, fp8, nvfp4"),
         ("linked", "--model gpt-6", "unknown model 'gpt-6': `capplan models` lists all"),
         ("linked", "--model none.json", "none.json: cannot be read: No such file or directory"),
         (
@@ -178,7 +226,8 @@ def test_block_size_that_contradicts_the_file(tmp_path):
         (None, "No such file or directory; a readable trace file or folder is needed"),
         (b"", "empty file; at least one request is needed"),
         (b"\n \n", "empty file; at least one request is needed"),
-        (b"\x00\xff\xfe\n", "line 1: neither Parquet nor JSON"),
+        (b"\x00\xff\xfe\n", "no known trace format (binary data that begins with 00 ff fe 0a)"),
+        (b"hello\n", "line 1: neither Parquet nor JSON"),
         (b"PAR1 and nothing else", "not readable as Parquet"),
         (b"[1, 2]\n", "line 1: JSON list; one object per request or session is accepted"),
         (b'{"prompt": "hello"}\n', "no known trace format (json with fields prompt); accepted: capplan (prefix-linked"),
@@ -196,7 +245,7 @@ def test_one_line_says_which_trace_cannot_be_read(tmp_path, content, message):
 
 
 def test_a_folder_without_sessions(tmp_path):
-    assert refusal_of("predict", tmp_path, "--gpu", "h20").startswith(f"{tmp_path}: no .json files")
+    assert refusal_of("predict", tmp_path, "--gpu", "h20").startswith(f"{tmp_path}: no .json, .jsonl,")
 
 
 def test_a_broken_profile(linked, tmp_path):
@@ -235,6 +284,13 @@ def test_a_failed_write_leaves_nothing(linked, tmp_path, monkeypatch):
         ("--gpu h20 --gpu-kv-tokens 9 --gpu-kv-gib 1", "--gpu-kv-tokens and --gpu-kv-gib exclude each other"),
         ("--gpu h20 --gpu-kv-tokens 9 --no-gpu-tier", "--gpu-kv-tokens and --no-gpu-tier exclude each other"),
         ("--gpu h20 --gpu-kv-gib 9 --no-gpu-tier", "--gpu-kv-gib and --no-gpu-tier exclude each other"),
+        ("--gpu h20 --dram-usd-per-gib 4", "--dram-usd-per-gib and --gpu-usd-per-hour go together"),
+        ("--gpu h20 --gpu-usd-per-hour 2", "--dram-usd-per-gib and --gpu-usd-per-hour go together"),
+        ("--gpu h20 --dram-usd-per-gib -1 --gpu-usd-per-hour 2", "Invalid value for '--dram-usd-per-gib'"),
+        ("--gpu h20 --restore kernel --h2d-gbps 9", "--restore and --h2d-gbps exclude each other"),
+        ("--gpu h20 --restore memcpy", "Invalid value for '--restore'"),
+        ("--gpu h20 --engine tgi", "Invalid value for '--engine'"),
+        ("--gpu h20 --kv-dtype fp4", "Invalid value for '--kv-dtype'"),
         ("--gpu h20 --host-gib 5,x", "'--host-gib': '5,x' is not a list of numbers such as 5,10,20"),
         ("--gpu h20 --host-gib 5,,6", "'--host-gib': '5,,6' is not a list of numbers such as 5,10,20"),
         ("--gpu h20 --host-gib -5", "'--host-gib': '-5' holds a number that is not from 0 to 1e+12"),
@@ -259,7 +315,17 @@ def test_plot_without_ending(linked):
 
 @pytest.mark.parametrize(
     "option",
-    ["--warmup", "--gpu-mem-util", "--gpu-kv-gib", "--node-ram", "--prefill-tok-s", "--h2d-gbps", "--load-latency-ms"],
+    [
+        "--warmup",
+        "--gpu-mem-util",
+        "--gpu-kv-gib",
+        "--node-ram",
+        "--prefill-tok-s",
+        "--h2d-gbps",
+        "--load-latency-ms",
+        "--dram-usd-per-gib",
+        "--gpu-usd-per-hour",
+    ],
 )
 @pytest.mark.parametrize("value", ["nan", "inf", "1e300", "1e-300"])
 def test_numbers_arithmetic_cannot_stand(linked, option, value):
@@ -275,7 +341,7 @@ def test_counts_out_of_range(linked, option, value):
 
 
 def test_missing_source():
-    assert misuse_of("predict", "--gpu", "h20").startswith("Missing argument 'SOURCE'")
+    assert misuse_of("predict", "--gpu", "h20").startswith("Missing argument 'SOURCE...'")
 
 
 def test_names_of_other_alphabets_reach_any_terminal(tmp_path):

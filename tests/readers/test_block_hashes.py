@@ -152,7 +152,7 @@ def test_source_contradicts_the_caller(tmp_path):
         ([-(2**63) - 1], "block hash 0 is -9223372036854775809; 64-bit integers are accepted"),
         ([1.0], "Expected `int | str`, got `float` - at `$.block_ids[0]`"),
         ([None], "Expected `int | str`, got `null` - at `$.block_ids[0]`"),
-        ("ab", "Expected `array | null`, got `str` - at `$.block_ids`"),
+        ("ab", "Expected `array`, got `str` - at `$.block_ids`"),
     ],
 )
 def test_refused_hashes_in_jsonl(tmp_path, value, text):

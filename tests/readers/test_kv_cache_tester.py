@@ -7,6 +7,7 @@ import pytest
 from builders import dump, links
 
 from capplan.errors import TraceError
+from capplan.order import choose_order
 from capplan.readers import read_trace
 
 BLOCK = 64
@@ -116,6 +117,58 @@ def test_mark_line_ends_and_spread_out_json(write):
     assert links(trace) == ([-1, 0], [0, 64])
 
 
+def test_length_0_with_ids_is_told_apart_from_a_surplus(write):
+    trace = read_trace(write(session([call([1, 2], n_input=0), call([1, 2])])))
+    assert links(trace) == ([-1, -1], [0, 0])
+    assert trace.requests.input_tokens.tolist() == [0, 128]
+    assert "1 x request of length 0 with ids: they are left out" in trace.notes
+    assert not any("more ids than blocks" in note for note in trace.notes)
+
+
+# --- starts
+
+
+def test_starts_of_all_sessions_give_arrivals_on_one_clock(write):
+    first = session([call([1], 5.0), call([1], 8.5)], None, _start_ts="2026-02-03T04:05:06.2500000Z")
+    second = session([call([1], -4.0), call([1], 1.0, out=6)], None, _start_ts="2026-02-03T05:05:06+01:00")
+    trace = read_trace(write(first, second))
+    assert trace.requests.arrival_s.tolist() == [0, 3.5, -9.25, -4.25]
+    assert trace.requests.start_s.tolist() == [5, 8.5, 0, 5]
+    assert trace.notes[1:] == ("1 x session with times before its start, shifted to begin at 0",)
+    assert choose_order(trace).kind == "recorded"
+
+
+def test_a_start_that_is_missing_leaves_the_sessions_to_the_pool(write):
+    trace = read_trace(write(session([call([1])], _start_ts="2026-02-03T04:05:06"), session([call([1])])))
+    np.testing.assert_array_equal(trace.requests.arrival_s, [0, np.nan])
+    assert trace.notes[1:] == (
+        "1 x session without a start among sessions with one: arrivals are incomplete",
+        "session starts are not recorded: they come from the pool",
+    )
+    assert choose_order(trace).kind == "pool"
+
+
+@pytest.mark.parametrize("text", ["", "soon", "2026-13-01T00:00:00"])
+def test_refused_start(write, text):
+    path = write(session([call([1])], _start_ts=text))
+    assert refusal(path) == f"{path}: _start_ts is {text!r}; an ISO 8601 date and time is accepted"
+
+
+# --- models
+
+
+def test_calls_of_other_models_are_left_out_and_counted(write):
+    calls = [call([1]), call([1], model="big-2"), subagent([call([2], model="big-1"), call([2], model=None)])]
+    path = write(session(calls), session([call([1])]))
+    trace = read_trace(path, model_filter="big-*")
+    assert trace.requests.request_ids == ["a:0", "a:1"]
+    assert trace.requests.session.decode() == ["a", "a#a1"]
+    assert trace.notes[:2] == (
+        "2 requests read as kv-cache-tester",
+        "3 left out: of another model than big-* (--model-filter)",
+    )
+
+
 # --- sub-agents
 
 
@@ -131,6 +184,20 @@ def test_subagents_are_sessions_of_the_same_task_at_the_wrappers_place(write):
 def test_wrappers_without_a_name_are_kept_apart_by_their_place(write):
     calls = [subagent([call([1])], agent_id=None), subagent([call([2])], agent_id=None), subagent([])]
     assert read_trace(write(session(calls))).requests.session.decode() == ["a#0", "a#1"]
+
+
+def test_wrapper_without_calls_is_counted(write):
+    bare = {"t": 1.0, "type": "subagent", "agent_id": "a1", "status": None}
+    trace = read_trace(write(session([call([1]), bare, bare | {"requests": None}])))
+    assert len(trace) == 1
+    assert "2 left out: sub-agent without recorded calls" in trace.notes
+
+
+def test_subagents_of_the_same_sizes_are_reported(write):
+    calls = [call([1])] + [subagent([call([k]), call([k, 9 + k])], agent_id=f"x{k}") for k in (2, 3, 4)]
+    trace = read_trace(write(session(calls)))
+    assert len(trace) == 7
+    assert "2 x sub-agent with the same sizes as another of its session: both are kept" in trace.notes
 
 
 def test_gaps_of_a_subagent_are_its_own(write):
@@ -172,7 +239,7 @@ def test_scopes_may_differ_between_files(write):
 
 
 @pytest.mark.parametrize("scope", ["local", None])
-def test_large_local_ids_are_numbered_anew(write, scope):
+def test_large_local_ids_keep_apart(write, scope):
     ids = [2**64 - 1, -2, 2**53, 2**53 + 1]
     one = session([call(ids[:2]), call(ids), call([2**53 + 1])], scope)
     path = write(one, one)
@@ -183,7 +250,10 @@ def test_large_local_ids_are_numbered_anew(write, scope):
 
 def test_large_global_ids_beside_local_ones_are_refused(write):
     path = write(session([call([2**40])], "global"), session([call([1])], "local"))
-    assert refusal(path).startswith(f"{path.name}: block ids of more than 40 bits, or more than 24 bits of namespaces;")
+    assert refusal(path) == (
+        f"{path.name}: block ids of more than 40 bits that mean the same everywhere, and others that do not; "
+        "--ids content keeps them apart"
+    )
     assert links(read_trace(path, ids="content")) == ([-1, -1], [0, 0])
 
 
@@ -298,7 +368,7 @@ def test_single_calls_of_one_size_are_no_twins(write):
 
 def test_block_size_that_changes_between_files(write):
     path = write(session([call([1])]), session([call([1])], block_size=32))
-    assert refusal(path) == f"{path.name}: block size 32 after 64; one size per trace is accepted"
+    assert refusal(path) == f"{path / 'b.json'}: block_size is 32 after 64; one size per trace is accepted"
 
 
 # --- refusals
@@ -316,6 +386,8 @@ def test_block_size_that_changes_between_files(write):
         ({"t": 1e300}, "t is 1e+300; seconds from -1e+12 to 1e+12 are accepted"),
         ({"api_time": -0.5}, "api_time is -0.5; seconds from 0 to 1e+12 are accepted"),
         ({"think_time": 1e300}, "think_time is 1e+300; seconds from -1e+12 to 1e+12 are accepted"),
+        ({"hash_ids": [1.5]}, "Expected `int | str`, got `float` - at `$.hash_ids[0]`"),
+        ({"hash_ids": 5}, "Expected `array`, got `int` - at `$.hash_ids`"),
         ({"hash_ids": [2**64]}, "block hash 0 is 18446744073709551616; 64-bit integers are accepted"),
     ],
 )
@@ -336,7 +408,6 @@ def test_refused_block_sizes(write, size):
     ("content", "text"),
     [
         (session([call([1]) | {"t": "soon"}]), "Expected `float`, got `str` - at `$.requests[0].t`"),
-        (session([call([1]) | {"hash_ids": [1.5]}]), "Expected `int`, got `float` - at `$.requests[0].hash_ids[0]`"),
         (session([{"t": 1.0}]), "Object missing required field `type` - at `$.requests[0]`"),
         (session(None), "Expected `array`, got `null` - at `$.requests`"),
         (

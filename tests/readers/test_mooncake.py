@@ -54,7 +54,7 @@ def test_batches_change_nothing(tmp_path_factory, prompts):
     path = write(tmp_path_factory.mktemp("m"), rows)
     parent, shared = link_by_search(prompts, 1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jsonl.in_batches, "__defaults__", (2,))
+        patch.setattr(jsonl, "BATCH_BYTES", 2)
         trace = read_trace(path)
     assert links(trace) == (parent, [512 * n for n in shared])
     assert trace.requests.arrival_s.tolist() == [k / 1000 for k in range(len(rows))]
@@ -85,13 +85,23 @@ def test_line_ends_marks_and_a_missing_last_newline(tmp_path, end):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["session_id", "delay", "delay_ms", "wait_for", "prefix_reset", "group_id", "is_restart", "messages"],
+    ("name", "reader"),
+    [
+        ("session_id", "mooncake-extended"),
+        ("delay", "mooncake-extended"),
+        ("delay_ms", "mooncake-extended"),
+        ("wait_for", "mooncake-extended"),
+        ("prefix_reset", "mooncake-extended"),
+        ("messages", "mooncake-extended"),
+        ("group_id", "mooncake-delta"),
+        ("is_restart", "mooncake-delta"),
+        ("chat_id", "qwen-bailian"),
+    ],
 )
 @pytest.mark.parametrize("value", ["s", None, 5])
-def test_extended_dialects_are_refused(tmp_path, name, value):
+def test_rows_of_other_dialects_are_refused_and_their_reader_is_named(tmp_path, name, reader, value):
     assert refusal(write(tmp_path, [row(), "", row(**{name: value})])) == (
-        f", line 3: field {name} belongs to an extended Mooncake dialect; accepted: timestamp, input_length, "
+        f", line 3: field {name} belongs to another dialect (--from {reader}); accepted: timestamp, input_length, "
         "output_length, hash_ids"
     )
 
@@ -153,5 +163,4 @@ def test_only_blank_lines(tmp_path):
 
 
 def test_unreadable(tmp_path):
-    assert refusal(tmp_path, format="mooncake") == ": Is a directory; a readable file is needed"
     assert refusal(tmp_path / "x", format="mooncake") == ": No such file or directory; a readable file is needed"

@@ -138,7 +138,7 @@ def test_jsonl_batches_change_nothing(tmp_path_factory, made, batch_rows):
     ]
     path = write_jsonl(tmp_path_factory.mktemp("t") / "t.jsonl", rows)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jsonl.in_batches, "__defaults__", (batch_rows,))
+        patch.setattr(jsonl, "BATCH_BYTES", batch_rows)
         trace = read_trace(path)
     assert links(trace) == link_by_search(whole, 16)
     assert trace.requests.request_ids == [str(k) for k in range(len(made))]
@@ -163,7 +163,7 @@ def test_marks_blank_lines_line_ends_and_a_missing_last_newline(tmp_path):
 
 @pytest.mark.parametrize("batch_rows", [1, 2, 4096])
 def test_errors_count_lines_from_1_blank_ones_included_in_every_batch(tmp_path, monkeypatch, batch_rows):
-    monkeypatch.setattr(jsonl.in_batches, "__defaults__", (batch_rows,))
+    monkeypatch.setattr(jsonl, "BATCH_BYTES", batch_rows)
     good, bad = '{"token_ids":[1],"gap_s":1}', '{"token_ids":[1],"output_tokens":-1,"gap_s":1}'
     path = write_jsonl(tmp_path / "t.jsonl", ["", good.replace("}", ',"output_tokens":1}'), "", "", bad])
     assert refusal(path) == ", line 5: output_tokens is -1; a whole number from 0 to 2147483647 is accepted"
@@ -275,7 +275,7 @@ def test_outputs_on_some_rows_only(tmp_path, monkeypatch):
     rows = [{"token_ids": [1], "output_token_ids": [2]}, {"token_ids": [1]}]
     path = write_jsonl(tmp_path / "t.jsonl", rows)
     assert refusal(path) == ", line 2: output_token_ids is null; a list of token ids on every row is accepted"
-    monkeypatch.setattr(jsonl.in_batches, "__defaults__", (1,))
+    monkeypatch.setattr(jsonl, "BATCH_BYTES", 1)
     with pytest.raises(TraceError) as caught:
         read_trace(path)
     assert str(caught.value) == "t.jsonl: output ids in some parts only; accepted: in all or in none"
@@ -291,6 +291,9 @@ def test_row_without_ids(tmp_path):
     assert refusal(path, format="token-ids") == ", line 1: no token ids; accepted: token_ids or prompt_token_ids"
 
 
-def test_content_option_says_nothing_about_token_ids(tmp_path):
+def test_content_option_is_said_to_have_no_effect_on_token_ids(tmp_path):
     path = write_jsonl(tmp_path / "t.jsonl", [{"token_ids": [1]}])
-    assert read_trace(path, ids="content").notes == ("1 requests read as token-ids",)
+    assert read_trace(path, ids="content").notes == (
+        "1 requests read as token-ids",
+        "--ids content has no effect: there are no block ids to chain anew",
+    )

@@ -119,8 +119,8 @@ def test_ttft_points_are_shown_in_seconds(ttft):
 
 def test_a_poor_fit_is_said(tmp_path):
     header = "computed_prefill_tokens,restored_tokens,written_tokens,makespan_s\n"
-    rows = "1e7,0,0,1000\n2e7,0,0,1050\n3e7,0,0,3000\n"
-    assert "poor fit: line 3 is predicted 65 % too high\n" in render(found_in(tmp_path, header + rows))
+    rows = "1e7,0,0,1000\n2e7,0,0,1050\n3e7,0,0,3000\n6e7,0,0,6000\n"
+    assert "poor fit: line 3 is predicted 83 % too high\n" in render(found_in(tmp_path, header + rows))
 
 
 def test_rows_that_cannot_be_predicted_say_why(tmp_path):

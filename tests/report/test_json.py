@@ -104,6 +104,7 @@ def test_order_of_a_pool_with_warmup():
 def test_inputs():
     options = Options(tp=8, host_gib=(1.0,), room=GpuRoom(kv_tokens=300_000))
     plan = predict(agent_trace(), options=options)
+    means = plan.answers[0].prediction.savings.mean_s_per_token
     costs, savings = plan.answers[0].prediction.costs, plan.answers[0].prediction.savings
     inputs = parse(render(plan, "json"))["predictions"][0]["inputs"]
     assert inputs.pop("weight_bytes_per_rank") > 7e9
@@ -124,8 +125,8 @@ def test_inputs():
         "gpu_block_tokens": 16,
         "gpu_kv_tokens": 300_000,
         "host_copies_per_node": 8,
-        "prefill_origin": "measured",
-        "prefill_s_per_restorable_token": pytest.approx({"low": 61.11e-6, "typical": 67.9e-6, "high": 74.69e-6}),
+        "prefill_origin": "formula",
+        "prefill_s_per_restorable_token": pytest.approx(means._asdict()),
         "prefill_s_without_host_tier": pytest.approx(savings.without_s._asdict()),
         "h2d_bytes_per_s": pytest.approx(costs.h2d_bytes_per_s._asdict()),
         "load_s_per_request": {"low": 0.008, "typical": 0.01, "high": 0.013},

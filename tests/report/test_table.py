@@ -50,7 +50,7 @@ def test_answer_comes_first():
         "  computes     7.500 M prompt tokens instead of 82.00 M: saves 2.07 h of",
         "               prefill, spends 2.44 min on restores",
         "  transition   10 % at 21.6, 50 % at 32.9, 90 % at 44.1, 99 % at 46.6 GiB per",
-        "               rank; knee 0 GiB",
+        "               rank; knee none",
         "  of           147.0 M prompt tokens in 10 requests, a pool of 16 tasks; GPU",
         "               memory serves 44.2 %",
     ]
@@ -106,8 +106,8 @@ def test_range_table():
     lines = text_of(prediction).splitlines()
     at = next(k for k, line in enumerate(lines) if line.startswith("Range of the uncertain inputs"))
     assert lines[at + 1 : at + 3] == [
-        "GiB per  prefill saved            restores            net saved",
-        "   rank       at least   at most  at least   at most      worst      best",
+        "GiB per   prefill             restores             net saved",
+        "   rank  at least   at most  fast link  slow link      worst      best",
     ]
     row = prediction.row_at(28.1)
     assert unfolded(lines[at + 8]) == " ".join(
@@ -213,7 +213,7 @@ def test_every_note_and_warning_is_printed():
     prediction = fleet(deployment=deployment, workload=make_workload(first_use_share=0.7, longest_prompt_tokens=10**6))
     plan = make_plan(prediction, options=Options(node_ram_gib=1.0), assumptions=("one assumption", "another"))
     text = unfolded(render(plan, "table"))
-    assert len(plan.answers[0].verdict.warnings) == 4
+    assert len(plan.answers[0].verdict.warnings) == 5
     for warning in plan.answers[0].verdict.warnings:
         assert f"warning: {warning}" in text
     for note in (*plan.assumptions, *deployment.notes, *prediction.costs.notes):
@@ -281,7 +281,8 @@ def test_nothing_is_said_of_restores_where_there_are_none():
 def test_settings_of_engines_stand_below_the_tables():
     options = Options(**SMALL, host_gib=(2.0,), node_ram_gib=1.0)
     text = render(predict(agent_trace(), options=options), "table")
-    assert "Settings of engines on NVIDIA H20 96 GB (capplan card explains each)" in text
+    said = "Settings of engines for 2.00 GiB per rank on NVIDIA H20 96 GB (capplan card explains each)"
+    assert said in unfolded(text)
     assert "max_local_cpu_size: 2" in text
     assert "--kv-offloading-size 2" in text
     assert "  warning: " in text.split("Settings of engines")[1]

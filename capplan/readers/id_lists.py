@@ -1,0 +1,89 @@
+"""Lists of ids in JSON rows: declared as `IdList`, they stay text until all of a batch are read at once."""
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate, chain
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from capplan.errors import TraceError
+from capplan.kernels import digits
+from capplan.readers import hashes
+
+IdList = msgspec.Raw
+
+T = TypeVar("T", np.uint32, np.uint64)
+V = TypeVar("V")
+
+NULL = b"null"
+LARGEST_SMALL = (1 << 32) - 1
+
+_decoder = msgspec.json.Decoder(list[int | str])
+_integers = msgspec.json.Decoder(list[int])
+
+
+def is_null(ids: IdList | None) -> bool:
+    """Whether a row has no list, or null for one."""
+    return ids is None or (len(ids) == len(NULL) and bytes(ids) == NULL)
+
+
+def parse_ids(
+    lists: Sequence[IdList], name: str, locate: Callable[[int], str]
+) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Ids of all rows, flat, and their (n + 1,) offsets.
+
+    Parameters
+    ----------
+    lists : sequence of IdList
+        One a row, JSON as it stands in the file.
+    name : str
+        Of the field, for errors.
+    locate : callable
+        Names a row in errors.
+
+    Raises
+    ------
+    TraceError
+        Something that is no list of whole numbers and strings, or a value that is no 64-bit number.
+    """
+    ids, offsets, n_usual = _parse(lists, np.uint64)
+    if n_usual == len(lists):
+        return ids, offsets
+    decoded = [_decode(_decoder, one, name, locate(k)) for k, one in enumerate(lists)]
+    return hashes.flatten_keys(decoded, locate)
+
+
+def parse_small_ids(
+    lists: Sequence[IdList], name: str, locate: Callable[[int], str]
+) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """Ids from 0 to 2^32 - 1, flat, and how many every row has; raises TraceError where there are others."""
+    ids, offsets, n_usual = _parse(lists, np.uint32)
+    if n_usual == len(lists):
+        return ids, np.diff(offsets)
+    decoded = [_decode(_integers, one, name, locate(k)) for k, one in enumerate(lists)]
+    for k, numbers in enumerate(decoded):
+        if any(not 0 <= number <= LARGEST_SMALL for number in numbers):
+            raise TraceError(f"{locate(k)}: {name} holds an id outside 0 to {LARGEST_SMALL}")
+    return np.array(list(chain.from_iterable(decoded)), np.uint32), np.array([len(numbers) for numbers in decoded])
+
+
+def _parse(lists: Sequence[IdList], dtype: type[T]) -> tuple[NDArray[T], NDArray[np.int64], int]:
+    """Ids, offsets, and how many lists were plain numbers of the type."""
+    text = np.frombuffer(b"".join(lists), np.uint8)
+    ends = np.fromiter(accumulate(map(len, lists)), np.int64, len(lists))
+    ids = np.empty(text.size // 2 + 1, dtype)
+    offsets = np.zeros(len(lists) + 1, np.int64)
+    n_usual = digits.parse_lists(text, ends, ids, offsets, np.uint64(np.iinfo(dtype).max))
+    return ids[: offsets[n_usual]].copy(), offsets, n_usual
+
+
+def _decode(decoder: msgspec.json.Decoder[list[V]], raw: IdList, name: str, where: str) -> list[V]:
+    try:
+        return decoder.decode(raw)
+    except msgspec.ValidationError as error:
+        text = str(error).replace("`$", f"`$.{name}", 1)
+        raise TraceError(f"{where}: {text}" + ("" if " - at " in text else f" - at `$.{name}`")) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise TraceError(f"{where}: not JSON ({error}); a complete object is needed") from error

@@ -1,0 +1,1 @@
+"""Formats that hold text: conversations and prompts, turned into token ids while they are read."""

@@ -1,0 +1,15 @@
+"""The trace formats as a list to read."""
+
+import textwrap
+from collections.abc import Mapping
+
+INDENT = " " * 2
+
+
+def render_formats(formats: Mapping[str, str], width: int = 80) -> str:
+    """A name, and below it what the format carries; `formats` gives one for the other."""
+    blocks = (
+        f"{name}\n{textwrap.fill(carries, width, initial_indent=INDENT, subsequent_indent=INDENT, break_on_hyphens=False)}"
+        for name, carries in formats.items()
+    )
+    return "\n".join(blocks) + "\n"
