@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from capplan.plan import Answer, Plan
-from capplan.prediction import BEST, TYPICAL, WORST, Prediction
+from capplan.prediction import BEST, TYPICAL, WORST, CapacityRow, Corner, Prediction
 from capplan.report.card import describe_card
 from capplan.report.sentences import list_cost_notes
 
@@ -65,7 +65,7 @@ def describe_answer(plan: Plan, answer: Answer) -> dict[str, Any]:
     return {
         "inputs": describe_inputs(plan, prediction),
         "scale": describe_scale(prediction),
-        "rows": [asdict(row) for row in answer.rows],
+        "rows": [describe_row(prediction, row) for row in answer.rows],
         "curve": sample_curve(prediction),
         "transitions": [
             {"saving_share": share, **_at(prediction, slots)} for share, slots in verdict.transitions.items()
@@ -78,6 +78,16 @@ def describe_answer(plan: Plan, answer: Answer) -> dict[str, Any]:
         "card": None if answer.card is None else describe_card(answer.card),
         "warnings": verdict.warnings,
         "assumptions": [*plan.assumptions, *prediction.deployment.notes, *list_cost_notes(prediction)],
+    }
+
+
+def describe_row(prediction: Prediction, row: CapacityRow) -> dict[str, Any]:
+    """One capacity: the columns of the tables, and the bytes and copies its restores move on one rank."""
+    restore = prediction.costs.restore
+    return {
+        **asdict(row),
+        "moved_bytes_per_rank": row.moved_tokens * prediction.deployment.kv_bytes_per_token,
+        "moved_fragments_per_rank": None if restore is None else row.moved_tokens * restore.fragments_per_token,
     }
 
 
@@ -194,6 +204,9 @@ def sample_curve(prediction: Prediction) -> dict[str, Any]:
         "prefill_saved_s": dict(
             zip(ENDS, (saved[slots].tolist() for saved in prediction.savings.saved_s), strict=True)
         ),
+        "restore_s": {
+            end: prediction.restore_seconds(Corner(1, 2 - k, k))[slots].tolist() for k, end in enumerate(ENDS)
+        },
         "net_saved_s": {
             name: prediction.net_seconds(corner)[slots].tolist()
             for name, corner in (("worst", WORST), ("typical", TYPICAL), ("best", BEST))

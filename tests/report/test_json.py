@@ -161,7 +161,12 @@ def test_rows_hold_every_column(plan, record):
     for answer, prediction in zip(plan.answers, record["predictions"], strict=True):
         assert len(prediction["rows"]) == len(answer.rows)
         for row, expected in zip(prediction["rows"], answer.rows, strict=True):
+            more = {name: row.pop(name) for name in ("moved_bytes_per_rank", "moved_fragments_per_rank")}
             assert row == {name: getattr(expected, name) for name in expected.__slots__}
+            beta, restore = answer.prediction.deployment.kv_bytes_per_token, answer.prediction.costs.restore
+            assert more["moved_bytes_per_rank"] == expected.moved_tokens * beta
+            if restore is not None:
+                assert more["moved_fragments_per_rank"] == expected.moved_tokens * restore.fragments_per_token
 
 
 def test_marks(plan, record):
@@ -341,3 +346,5 @@ def check_curve(prediction, curve):
         assert curve["prefill_saved_s"][end] == saved[slots].tolist()
     for name, corner in (("worst", WORST), ("typical", TYPICAL), ("best", BEST)):
         assert curve["net_saved_s"][name] == prediction.net_seconds(corner)[slots].tolist()
+        end = {"worst": "high", "typical": "typical", "best": "low"}[name]
+        assert curve["restore_s"][end] == prediction.restore_seconds(corner)[slots].tolist()
