@@ -18,9 +18,9 @@ from pathlib import Path
 from harness import ROOT, Measure, Result, Settings, SkippedError, add_options, to_settings
 from tables import render_table, replace_between
 
-BENCHMARKS = ("engine", "predict", "mooncake", "hashing", "start")
+BENCHMARKS = ("engine", "predict", "mooncake", "hashing", "readers", "start")
 TARGET = Path(__file__).with_name("results.json")
-PACKAGES = ("numpy", "numba", "polars", "click", "xxhash")
+PACKAGES = ("numpy", "numba", "polars", "msgspec", "click", "xxhash")
 
 
 def main() -> None:

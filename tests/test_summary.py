@@ -1,5 +1,7 @@
 """Who shares with whom, against a search through all earlier prompts."""
 
+import dataclasses
+
 from builders import token_prompts
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,15 +28,17 @@ def test_sharing_is_what_a_search_finds(made, block, data, outputs_known):
     held = [path[: max(cut, len(path) - 1)] for path, cut in made] if outputs_known else prompts
     whole = [path for path, _ in made] if outputs_known else prompts
     batch = token_prompts(whole, block, lengths if outputs_known else None, session=session)
-    import dataclasses
-
     batch = dataclasses.replace(batch, requests=dataclasses.replace(batch.requests, task=Labels.encode(task)))
     trace = link_prompts([batch])
 
+    def whole_blocks(path):
+        return path[: len(path) // block * block]
+
     def longest(k, names):
         earlier = range(k) if names is None else [j for j in range(k) if names[k] is not None and names[j] == names[k]]
-        depths = [common(prompts[k][: len(prompts[k]) // block * block], held[j][: len(held[j]) // block * block]) for j in earlier]
-        return max(depths, default=0) // block * block
+        return (
+            max((common(whole_blocks(prompts[k]), whole_blocks(held[j])) for j in earlier), default=0) // block * block
+        )
 
     in_session = sum(longest(k, session) for k in range(n))
     in_task = sum(max(longest(k, task), longest(k, session)) for k in range(n))

@@ -37,10 +37,8 @@ def run(given: dict[str, Any]) -> None:
 
     console.announce_compilation()
     out = given["out"]
-    if given["appends"] and Path(out).exists():
-        trace, keys = reading.extend(out, given)
-    else:
-        trace, keys = reading.read_with_keys(given)
+    grows = given["appends"] and Path(out).exists()
+    trace, keys = reading.extend(out, given) if grows else reading.read_with_keys(given)
     console.warn(trace.notes)
     command_line = describe_command(given, trace.provenance.get("command", ""))
     if not (given["appends"] or given["keep_keys"]):

@@ -1,5 +1,6 @@
 """Reading a trace for a command."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ def read(given: dict[str, Any]) -> Trace:
 def read_with_keys(given: dict[str, Any]) -> tuple[Trace, Keys | None]:
     """As `read`, and what the trace needs to grow; None for one that was linked before."""
     with show_reading(given["source"]):
-        return link_sources(given["source"], given["format_name"], given["ids"], *_find_choices(given))
+        choices = _find_choices(given)
+        return link_sources(given["source"], given["format_name"], given["ids"], *choices, n_workers=count_cores())
 
 
 def extend(path: str, given: dict[str, Any]) -> tuple[Trace, Keys]:
@@ -35,7 +37,15 @@ def extend(path: str, given: dict[str, Any]) -> tuple[Trace, Keys]:
             ids=given["ids"],
             options=options,
             selection=selection,
+            n_workers=count_cores(),
         )
+
+
+def count_cores() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _find_choices(given: dict[str, Any]) -> tuple[Options, Selection]:

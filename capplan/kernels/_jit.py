@@ -1,4 +1,4 @@
-"""The one compile policy: serial, lazily typed, cached on disk, no fastmath.
+"""The one compile policy: serial, lazily typed, cached on disk, no fastmath, without the interpreter's lock.
 
 Where neither the package directory nor the user's cache directory can be written, numba refuses to
 cache at decoration; the kernel is then compiled anew in every process.
@@ -16,9 +16,9 @@ R = TypeVar("R")
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Compile `function` in nopython mode at its first call."""
     try:
-        compiled: Callable[P, R] = numba.njit(cache=True, fastmath=False)(function)
+        compiled: Callable[P, R] = numba.njit(cache=True, fastmath=False, nogil=True)(function)
     except RuntimeError:
-        compiled = numba.njit(fastmath=False)(function)
+        compiled = numba.njit(fastmath=False, nogil=True)(function)
     return compiled
 
 

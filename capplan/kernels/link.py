@@ -1,9 +1,10 @@
 """Longest known prefix of every path, by chained keys, without visiting its blocks one by one.
 
 The tree is kept as segments: each row owns the part of its path that no earlier row has. A hash
-table maps a key to its place in the segments: it holds places, counted from 1, and the keys stand in
-the segments alone, which makes 8 to 16 bytes of table and 8 of segments for a key. Keys of a path are known up to some depth and unknown
-beyond it, so the depth is found by binary search; only unknown keys are ever inserted.
+table maps a key to its place in the segments. It holds places, counted from 1, and the keys stand in
+the segments alone: 8 to 16 bytes of table and 8 of segments for a key. Keys of a path are known up to
+some depth and unknown beyond it, so the depth is found by binary search; only unknown keys are ever
+inserted.
 """
 
 import numpy as np

@@ -84,9 +84,17 @@ def read_trace(
 
 
 def link_sources(
-    source: str | Path | Iterable[str | Path], format: str, ids: str, options: Options, selection: Selection
+    source: str | Path | Iterable[str | Path],
+    format: str,
+    ids: str,
+    options: Options,
+    selection: Selection,
+    n_workers: int = 1,
 ) -> tuple[Trace, Keys | None]:
-    """As `read_trace`, with the keys that `extend_trace` needs; None where the source was linked already."""
+    """As `read_trace`, with the keys that `extend_trace` needs; None where the source was linked already.
+
+    With several workers, small files are decoded side by side; the result does not depend on it.
+    """
     _check_choices(format, options, selection)
     ledger = Ledger(namespace=options.namespace)
     linker = Linker(ids)
@@ -94,7 +102,7 @@ def link_sources(
         parts = find_parts(source, format, ledger)
         if any(part.reader is canonical for part in parts):
             return _read_linked(parts, options, selection, ids), None
-        return link_parts(parts, options, selection, ledger, linker), linker.keys
+        return link_parts(parts, options, selection, ledger, linker, n_workers), linker.keys
 
 
 def extend_trace(
@@ -106,6 +114,7 @@ def extend_trace(
     ids: str = "chained",
     options: Options | None = None,
     selection: Selection | None = None,
+    n_workers: int = 1,
 ) -> tuple[Trace, Keys]:
     """A trace with the requests of more sources, equal to one made of all sources at once.
 
@@ -120,6 +129,8 @@ def extend_trace(
     options : Options, optional
     selection : Selection, optional
         Of the new requests; a limit counts them alone.
+    n_workers : int
+        As for `link_sources`.
 
     Raises
     ------
@@ -145,15 +156,17 @@ def extend_trace(
         linked = next((part.path for part in parts if part.reader is canonical), None)
         if linked is not None:
             raise TraceError(f"{linked}: a linked trace; --append accepts sources that are not linked yet")
-        longer = link_parts(parts, options, selection, ledger, linker)
+        longer = link_parts(parts, options, selection, ledger, linker, n_workers)
     sources = f"{trace.provenance.get('source', trace.source)}, {longer.source}"
     return replace(longer, provenance={**trace.provenance, **longer.provenance, "source": sources}), linker.keys
 
 
-def link_parts(parts: list[Part], options: Options, selection: Selection, ledger: Ledger, linker: Linker) -> Trace:
+def link_parts(
+    parts: list[Part], options: Options, selection: Selection, ledger: Ledger, linker: Linker, n_workers: int = 1
+) -> Trace:
     """Read all parts into one checked trace, after what `ledger` and `linker` hold already."""
     name = describe_sources(parts)
-    for part, prompts in _read_each(parts, options, selection, ledger):
+    for part, prompts in _read_each(parts, options, selection, ledger, n_workers):
         linker.feed(prompts, part.path.name if len(parts) == 1 else str(part.path))
     ledger.kind, ledger.rechains = linker.kind, linker.rechains
     notes = ledger.list_notes()
@@ -165,10 +178,10 @@ def link_parts(parts: list[Part], options: Options, selection: Selection, ledger
 
 
 def _read_each(
-    parts: list[Part], options: Options, selection: Selection, ledger: Ledger
+    parts: list[Part], options: Options, selection: Selection, ledger: Ledger, n_workers: int
 ) -> Iterator[tuple[Part, Prompts]]:
     n_before = ledger.n_files
-    for prompts in gather(parts, options, selection, ledger):
+    for prompts in gather(parts, options, selection, ledger, n_workers):
         yield parts[ledger.n_files - n_before], prompts
 
 
@@ -200,8 +213,8 @@ def _read_linked(parts: list[Part], options: Options, selection: Selection, ids:
         raise TraceError(f"{path}: --block-size is given, but a linked trace states its own resolution")
     if options != Options() or not selection.is_everything:
         raise TraceError(
-            f"{path}: a linked trace is read as it is; --limit, --since, --until, --model-filter, --namespace, --tokenizer "
-            "and --assume-prefix are accepted where it is made"
+            f"{path}: a linked trace is read as it is; --limit, --since, --until, --model-filter, --namespace, "
+            "--tokenizer and --assume-prefix are accepted where it is made"
         )
     trace = canonical.read(path)
     return trace if ids == "chained" else replace(trace, notes=(*trace.notes, NO_EFFECT))

@@ -87,7 +87,7 @@ def make_prompts(batch: RowBatch[Row], block: int, n_sessions: int, paths: Growi
     requests = Requests.of(
         np.array(n_input, np.int64),
         output_tokens=np.array(n_output, np.int64),
-        request_ids=NumberNames.count(account.n_read, len(sessions)),
+        request_ids=NumberNames.starting_at(account.n_read, len(sessions)),
         session=labels,
         task=labels,
         gap_s=np.array(gaps, np.float64),

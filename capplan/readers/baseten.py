@@ -86,7 +86,7 @@ def make_prompts(
     requests = Requests.of(
         n_input,
         output_tokens=n_output,
-        request_ids=NumberNames.count(account.n_read, len(batch)),
+        request_ids=NumberNames.starting_at(account.n_read, len(batch)),
         session=labels,
         task=labels,
         arrival_s=arrival_s,

@@ -12,7 +12,7 @@ from capplan.errors import TraceError
 from capplan.prompts import Prompts
 from capplan.readers import hashes, tables
 from capplan.readers.columns import INPUT_NAMES, find_counts, make_requests
-from capplan.readers.id_lists import IdList, is_null, parse_ids
+from capplan.readers.id_lists import IdList, parse_ids
 from capplan.readers.sample import Account, Options, Sample
 from capplan.readers.tables import Batch
 from capplan.schema import LARGEST_TOKENS
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 NAME = "block-hashes"
 CARRIES = "Parquet or JSONL with block_ids, block_hashes or hash_ids, and block_size (or --block-size)"
+NEEDED = "a list of block hashes"
 ID_NAMES = ("block_ids", "block_hashes", "hash_ids")
 
 
@@ -79,10 +80,7 @@ def read_hashes(batch: Batch) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
     lists = batch.columns[name]
     if tables.is_parquet_series(lists):
         return _read_series(lists, name, batch)
-    missing = next((k for k, ids in enumerate(lists) if is_null(ids)), None)
-    if missing is not None:
-        raise _refuse_null(batch, missing, name)
-    return parse_ids(lists, name, batch.where)
+    return parse_ids(lists, name, batch.where, NEEDED)
 
 
 def _read_series(column: "pl.Series", name: str, batch: Batch) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
@@ -98,16 +96,12 @@ def _read_series(column: "pl.Series", name: str, batch: Batch) -> tuple[NDArray[
     flat = column.explode(empty_as_null=False, keep_nulls=False)
     if column.has_nulls() or flat.has_nulls():
         missing = column.is_null() | column.list.eval(pl.element().is_null().any()).list.first().fill_null(False)
-        raise _refuse_null(batch, missing.arg_max() or 0, name)
+        raise TraceError(f"{batch.where(missing.arg_max() or 0)}: {name} is null; {NEEDED} on every row is accepted")
     if not inner.is_integer():
         return hashes.flatten_keys(column.to_list(), batch.where)
     offsets = np.zeros(column.len() + 1, np.int64)
     np.cumsum(column.list.len().to_numpy(), out=offsets[1:])
     return flat.to_numpy().astype(np.uint64), offsets
-
-
-def _refuse_null(batch: Batch, k: int, name: str) -> TraceError:
-    return TraceError(f"{batch.where(k)}: {name} is null; a list of block hashes on every row is accepted")
 
 
 def find_block_size(batch: Batch, options: Options) -> int:

@@ -98,7 +98,7 @@ def _count_output(call: Call) -> int:
 
 def _name(batch: list[Call], first: int) -> Sequence[str]:
     if all(call.name is None for call in batch):
-        return NumberNames.count(first, len(batch))
+        return NumberNames.starting_at(first, len(batch))
     return [str(first + k) if call.name is None else call.name for k, call in enumerate(batch)]
 
 

@@ -60,19 +60,23 @@ def find_counts(batch: Batch, names: Sequence[str]) -> NDArray[np.int64] | None:
     if name is None:
         return None
     values = batch.columns[name]
-    if set(map(type, values)) != {int} or min(values) < 0 or max(values) > LARGEST_TOKENS:
-        for k, value in enumerate(values):
-            if type(value) is not int or not 0 <= value <= LARGEST_TOKENS:
-                raise TraceError(
-                    f"{batch.where(k)}: {name} is {value!r}; a whole number from 0 to {LARGEST_TOKENS} is accepted"
-                )
-    return np.array(values, np.int64)
+    if set(map(type, values)) == {int}:
+        try:
+            counts = np.array(values, np.int64)
+        except OverflowError:
+            counts = np.array([-1], np.int64)
+        if counts.min() >= 0 and counts.max() <= LARGEST_TOKENS:
+            return counts
+    k = next(k for k, value in enumerate(values) if type(value) is not int or not 0 <= value <= LARGEST_TOKENS)
+    raise TraceError(
+        f"{batch.where(k)}: {name} is {values[k]!r}; a whole number from 0 to {LARGEST_TOKENS} is accepted"
+    )
 
 
 def _names(batch: Batch, account: Account) -> Sequence[str]:
     names = batch.columns.get("request_id")
     if names is None:
-        return NumberNames.count(account.n_read, len(batch))
+        return NumberNames.starting_at(account.n_read, len(batch))
     for k, name in enumerate(names):
         if name is None:
             raise TraceError(f"{batch.where(k)}: request_id is null; a name on every row, or on none, is accepted")

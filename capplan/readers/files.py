@@ -5,7 +5,6 @@ compressed as a whole, are first copied to a temporary file: formats are detecte
 some readers pass over a file twice.
 """
 
-import gzip
 import io
 import os
 import shutil
@@ -16,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from pathlib import Path, PurePath
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from capplan.errors import TraceError
 
@@ -25,6 +24,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 COMPRESSED_SUFFIXES = (".gz", ".zst")
+GZIP_BITS = 16 + zlib.MAX_WBITS
 BUFFER_BYTES = 1 << 20
 
 _spooled: ContextVar[dict[Path, Path] | None] = ContextVar("spooled", default=None)
@@ -53,15 +53,14 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
     TraceError
         Unreadable, or compressed and cut short or damaged; also while the body reads on.
     """
-    failures: tuple[type[Exception], ...] = (EOFError, zlib.error, gzip.BadGzipFile)
+    failures: tuple[type[Exception], ...] = (EOFError, zlib.error)
     try:
         with ExitStack() as stack:
             packed = stack.enter_context(io.BufferedReader(_Counted(locate(path)), BUFFER_BYTES))
             magic = packed.peek(len(ZSTD_MAGIC))[: len(ZSTD_MAGIC)]
             file: BinaryIO = packed
             if magic.startswith(GZIP_MAGIC):
-                unzipped = stack.enter_context(gzip.GzipFile(fileobj=packed))
-                file = io.BufferedReader(cast(io.RawIOBase, unzipped), BUFFER_BYTES)
+                file = io.BufferedReader(_Inflated(packed), BUFFER_BYTES)
             elif magic == ZSTD_MAGIC:
                 zstd = _import_zstd()
                 failures = (*failures, zstd.ZstdError)
@@ -152,22 +151,63 @@ class _Counted(io.FileIO):
         return n_bytes
 
 
-def _new_spool(spooled: dict[Path, Path]) -> "tempfile._TemporaryFileWrapper[bytes]":
-    """A named file that outlives its closing; entered at once, so that an interrupt finds and removes it."""
-    file = tempfile.NamedTemporaryFile(prefix="capplan-", delete=False)
-    spooled[Path(file.name)] = Path(file.name)
-    return file
+class _Inflated(io.RawIOBase):
+    """The content of a gzip file, of one member or several.
+
+    In steps of a megabyte, which leave the interpreter's lock to others; those of `gzip` are of 8 KiB.
+    """
+
+    def __init__(self, packed: BinaryIO) -> None:
+        self._packed = packed
+        self._inflater = zlib.decompressobj(GZIP_BITS)
+        self._input = packed.read(BUFFER_BYTES)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "bytearray | memoryview") -> int:  # type: ignore[override]  # as io documents it
+        part = b""
+        while not part:
+            if self._inflater.eof and not self._start_member():
+                return 0
+            self._input = self._input or self._packed.read(BUFFER_BYTES)
+            if not self._input:
+                raise EOFError("it ends before the end-of-stream marker")
+            part = self._inflater.decompress(self._input, len(buffer))
+            self._input = self._inflater.unused_data if self._inflater.eof else self._inflater.unconsumed_tail
+        buffer[: len(part)] = part
+        return len(part)
+
+    def _start_member(self) -> bool:
+        """Go on with what follows a member, zeros apart; whether there is anything."""
+        while not (rest := self._input.lstrip(b"\0")):
+            self._input = self._packed.read(BUFFER_BYTES)
+            if not self._input:
+                return False
+        self._input = rest
+        self._inflater = zlib.decompressobj(GZIP_BITS)
+        return True
+
+
+@contextmanager
+def _new_spool(spooled: dict[Path, Path]) -> Iterator[BinaryIO]:
+    """A temporary file that outlives the block; entered at once, so that an interrupt finds and removes it."""
+    with tempfile.NamedTemporaryFile(prefix="capplan-", delete=False) as file:
+        spooled[Path(file.name)] = Path(file.name)
+        yield cast(BinaryIO, file)
 
 
 def _spool_stdin(spooled: dict[Path, Path]) -> Path:
     with _new_spool(spooled) as copy:
-        while part := sys.stdin.buffer.read1(BUFFER_BYTES):  # unlike `read`, returns to Python, where Ctrl-C counts
+        stdin = cast(io.BufferedReader, sys.stdin.buffer)
+        while part := stdin.read1(BUFFER_BYTES):  # unlike `read`, returns to Python, where Ctrl-C counts
             copy.write(part)
     spooled[STDIN] = Path(copy.name)
     return spooled[STDIN]
 
 
-def _import_zstd():  # type: ignore[no-untyped-def]  # one of two modules of the same interface
+def _import_zstd() -> Any:
+    """The standard library's module, or its backport of the same interface."""
     if sys.version_info >= (3, 14):
         from compression import zstd
     else:

@@ -18,6 +18,7 @@ from capplan.prompts import Labels, NumberNames, Prompts, Requests
 from capplan.readers.ledger import Ledger
 from capplan.readers.sample import Account, Options
 from capplan.readers.sources import Part
+from capplan.readers.workers import Decoder, decoding
 
 UInt64s = NDArray[np.uint64]
 Moment = float | datetime
@@ -47,7 +48,9 @@ class Selection:
         return self.limit is None and self.since is None and self.until is None
 
 
-def gather(parts: Sequence[Part], options: Options, selection: Selection, ledger: Ledger) -> Iterator[Prompts]:
+def gather(
+    parts: Sequence[Part], options: Options, selection: Selection, ledger: Ledger, n_workers: int = 1
+) -> Iterator[Prompts]:
     """Batches of all parts, in order; `ledger` is up to date once the last one is taken.
 
     Raises
@@ -55,27 +58,32 @@ def gather(parts: Sequence[Part], options: Options, selection: Selection, ledger
     TraceError
         As the readers do; also where requests cannot be selected as asked.
     """
+    with decoding(parts, options, n_workers if selection.limit is None else 1) as decoder:
+        yield from _gather(parts, decoder, selection, ledger)
+
+
+def _gather(parts: Sequence[Part], decoder: Decoder, selection: Selection, ledger: Ledger) -> Iterator[Prompts]:
+    options = decoder.options
     n_kept = 0
     n_sources = ledger.n_sources
     for part in parts:
         account = Account()
         space = n_sources + part.source + 1 if options.namespace == "source" else ledger.n_files + 1
         frame = _Frame(part, options, account, ledger, ledger.n_rows, ledger.n_spaces, space)
-        batches = part.reader.read(part.path, options, account)
+        n_before = n_kept
         try:
-            for batch in batches:
-                prompts = frame.place(batch)
-                prompts = select_times(prompts, selection, part, account, ledger)
-                if selection.limit is not None and n_kept + len(prompts.requests) >= selection.limit:
-                    account.n_read -= n_kept + len(prompts.requests) - selection.limit
-                    yield prompts.take(np.arange(selection.limit - n_kept))
+            for batch in decoder.read(part, account):
+                prompts = select_times(frame.place(batch), selection, part, account, ledger)
+                room = len(prompts.requests) if selection.limit is None else selection.limit - n_kept
+                n_kept += min(room, len(prompts.requests))
+                if room < len(prompts.requests) or n_kept == selection.limit:
+                    yield prompts.take(np.arange(min(room, len(prompts.requests))))
                     ledger.assume(f"reading ended after {selection.limit} requests (--limit)")
                     return
-                n_kept += len(prompts.requests)
                 if len(prompts.requests):
                     yield prompts
         finally:
-            ledger.add(account, part.reader.NAME)
+            ledger.add(account, part.reader.NAME, n_kept - n_before)
             ledger.n_sources = n_sources + part.source + 1
         _check_models(part, options, account)
 
@@ -116,9 +124,9 @@ class _Frame:
         if not isinstance(names, NumberNames):
             if n == 0 or names[0] != str(first) or names[-1] != str(first + n - 1):
                 return names
-            if list(names) != list(NumberNames.count(first, n)):
+            if list(names) != list(NumberNames.starting_at(first, n)):
                 return names
-        return NumberNames.count(self.first_row + first, n)
+        return NumberNames.starting_at(self.first_row + first, n)
 
     def _shift_clock(self, requests: Requests) -> NDArray[np.float64]:
         origin, ledger = self.account.origin_s, self.ledger
@@ -188,7 +196,6 @@ def select_times(prompts: Prompts, selection: Selection, part: Part, account: Ac
     for reason, rows in (("sent before --since", early), ("sent at --until or later", late & ~early)):
         if rows.any():
             account.skipped[reason] += int(rows.sum())
-            account.n_read -= int(rows.sum())
     return prompts.take(np.flatnonzero(~(early | late)))
 
 

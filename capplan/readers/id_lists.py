@@ -1,7 +1,7 @@
 """Lists of ids in JSON rows: declared as `IdList`, they stay text until all of a batch are read at once."""
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate, chain
+from itertools import chain
 from typing import TypeVar
 
 import msgspec
@@ -17,20 +17,20 @@ IdList = msgspec.Raw
 T = TypeVar("T", np.uint32, np.uint64)
 V = TypeVar("V")
 
-NULL = b"null"
+NULL = msgspec.Raw(b"null")
 LARGEST_SMALL = (1 << 32) - 1
 
-_decoder = msgspec.json.Decoder(list[int | str])
+_any_ids = msgspec.json.Decoder(list[int | str])
 _integers = msgspec.json.Decoder(list[int])
 
 
-def is_null(ids: IdList | None) -> bool:
-    """Whether a row has no list, or null for one."""
-    return ids is None or (len(ids) == len(NULL) and bytes(ids) == NULL)
+def is_null(ids: IdList) -> bool:
+    """Whether a row has null for a list."""
+    return len(ids) == len(NULL) and bytes(ids) == bytes(NULL)
 
 
 def parse_ids(
-    lists: Sequence[IdList], name: str, locate: Callable[[int], str]
+    lists: Sequence[IdList], name: str, locate: Callable[[int], str], needed: str = ""
 ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
     """Ids of all rows, flat, and their (n + 1,) offsets.
 
@@ -42,6 +42,8 @@ def parse_ids(
         Of the field, for errors.
     locate : callable
         Names a row in errors.
+    needed : str
+        What a row with null is told to have.
 
     Raises
     ------
@@ -51,18 +53,17 @@ def parse_ids(
     ids, offsets, n_usual = _parse(lists, np.uint64)
     if n_usual == len(lists):
         return ids, offsets
-    decoded = [_decode(_decoder, one, name, locate(k)) for k, one in enumerate(lists)]
-    return hashes.flatten_keys(decoded, locate)
+    return hashes.flatten_keys(_decode_all(_any_ids, lists, name, locate, needed), locate)
 
 
 def parse_small_ids(
-    lists: Sequence[IdList], name: str, locate: Callable[[int], str]
+    lists: Sequence[IdList], name: str, locate: Callable[[int], str], needed: str = ""
 ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """Ids from 0 to 2^32 - 1, flat, and how many every row has; raises TraceError where there are others."""
+    """As `parse_ids`, for ids from 0 to 2^32 - 1; flat, and how many every row has."""
     ids, offsets, n_usual = _parse(lists, np.uint32)
     if n_usual == len(lists):
         return ids, np.diff(offsets)
-    decoded = [_decode(_integers, one, name, locate(k)) for k, one in enumerate(lists)]
+    decoded = _decode_all(_integers, lists, name, locate, needed)
     for k, numbers in enumerate(decoded):
         if any(not 0 <= number <= LARGEST_SMALL for number in numbers):
             raise TraceError(f"{locate(k)}: {name} holds an id outside 0 to {LARGEST_SMALL}")
@@ -72,11 +73,25 @@ def parse_small_ids(
 def _parse(lists: Sequence[IdList], dtype: type[T]) -> tuple[NDArray[T], NDArray[np.int64], int]:
     """Ids, offsets, and how many lists were plain numbers of the type."""
     text = np.frombuffer(b"".join(lists), np.uint8)
-    ends = np.fromiter(accumulate(map(len, lists)), np.int64, len(lists))
+    ends = np.cumsum(np.fromiter(map(len, lists), np.int64, len(lists)))
     ids = np.empty(text.size // 2 + 1, dtype)
     offsets = np.zeros(len(lists) + 1, np.int64)
     n_usual = digits.parse_lists(text, ends, ids, offsets, np.uint64(np.iinfo(dtype).max))
     return ids[: offsets[n_usual]].copy(), offsets, n_usual
+
+
+def _decode_all(
+    decoder: msgspec.json.Decoder[list[V]],
+    lists: Sequence[IdList],
+    name: str,
+    locate: Callable[[int], str],
+    needed: str,
+) -> list[list[V]]:
+    """All lists by the JSON parser, for what is unusual and for what is wrong."""
+    for k, ids in enumerate(lists):
+        if needed and is_null(ids):
+            raise TraceError(f"{locate(k)}: {name} is null; {needed} on every row is accepted")
+    return [_decode(decoder, ids, name, locate(k)) for k, ids in enumerate(lists)]
 
 
 def _decode(decoder: msgspec.json.Decoder[list[V]], raw: IdList, name: str, where: str) -> list[V]:

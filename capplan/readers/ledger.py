@@ -63,10 +63,10 @@ class Ledger:
             record[name] = dict(sorted(record[name].items()))
         return {**record, "assumed": list(self.assumed)}
 
-    def add(self, account: Account, format: str) -> None:
-        """Add the account of one file."""
+    def add(self, account: Account, format: str, n_kept: int) -> None:
+        """Add the account of one file, of whose requests so many were wanted."""
         self.n_files += 1
-        self.formats[format] += account.n_read
+        self.formats[format] += n_kept
         self.skipped.update(account.skipped)
         self.found.update(account.found)
         for what in account.assumed:

@@ -83,7 +83,7 @@ def read(path: Path, options: Options, account: Account) -> Iterator[Prompts]:
         requests = Requests.of(
             np.array(n_input, np.int64),
             output_tokens=np.array([row.output_length for row in rows], np.int64),
-            request_ids=NumberNames.count(account.n_read, len(rows)),
+            request_ids=NumberNames.starting_at(account.n_read, len(rows)),
             arrival_s=(times - first) / MS,
         )
         account.n_read += len(rows)

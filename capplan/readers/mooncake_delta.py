@@ -97,7 +97,7 @@ def make_prompts(
     requests = Requests.of(
         np.array(n_input, np.int64),
         output_tokens=np.array([row.output_length for row in rows], np.int64),
-        request_ids=NumberNames.count(account.n_read, len(rows)),
+        request_ids=NumberNames.starting_at(account.n_read, len(rows)),
         session=Labels.encode(sessions),
         task=Labels.encode(sessions),
         arrival_s=clock.read(row.timestamp for row in rows),

@@ -171,7 +171,8 @@ def find_files(folder: Path, suffixes: Sequence[str] = SUFFIXES) -> list[Path]:
     shown = sorted((name.parts, file) for name, file in inside if not any(part[0] == "." for part in name.parts))
     if not shown:
         raise TraceError(
-            f"{folder}: no {', '.join(suffixes)} files; at least one is needed, also with {' or '.join(COMPRESSED_SUFFIXES)}"
+            f"{folder}: no {', '.join(suffixes)} files; at least one is needed, "
+            f"also with {' or '.join(COMPRESSED_SUFFIXES)}"
         )
     return [file for _, file in shown]
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from capplan.readers import files, jsonl, parquet
+from capplan.readers.id_lists import NULL
 from capplan.readers.sample import PARQUET_MAGIC
 
 
@@ -25,7 +26,7 @@ class Batch:
         Number of every row.
     columns : dict
         Only fields the source has. Lists of plain values, nulls as None; columns of ids are a polars
-        series from Parquet, and from JSONL an `IdList` or None a row.
+        series from Parquet, and from JSONL an `IdList` a row.
     """
 
     path: Path
@@ -54,18 +55,21 @@ def read_batches(path: Path, shape: type[msgspec.Struct], lists: Sequence[str]) 
         yield from _read_parquet(path, shape, lists)
     else:
         for batch in jsonl.read_batches(path, shape):
-            yield Batch(path, "line", batch.numbers, _to_columns(batch.rows, shape))
+            yield Batch(path, "line", batch.numbers, _to_columns(batch.rows, shape, lists))
 
 
-def _to_columns(rows: Sequence[msgspec.Struct], shape: type[msgspec.Struct]) -> dict[str, Sequence[Any]]:
+def _to_columns(
+    rows: Sequence[msgspec.Struct], shape: type[msgspec.Struct], lists: Sequence[str]
+) -> dict[str, Sequence[Any]]:
     columns: dict[str, Sequence[Any]] = {}
     for name in shape.__struct_fields__:
         values = list(map(attrgetter(name), rows))
-        types = set(map(type, values))
-        if msgspec.UnsetType not in types:
-            columns[name] = values
-        elif len(types) > 1:
-            columns[name] = [None if value is msgspec.UNSET else value for value in values]
+        if values[0] is msgspec.UNSET and values.count(msgspec.UNSET) == len(values):
+            continue
+        if msgspec.UnsetType in set(map(type, values)):
+            missing = NULL if name in lists else None
+            values = [missing if value is msgspec.UNSET else value for value in values]
+        columns[name] = values
     return columns
 
 

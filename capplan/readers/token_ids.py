@@ -12,7 +12,7 @@ from capplan.errors import TraceError
 from capplan.prompts import Prompts
 from capplan.readers import tables
 from capplan.readers.columns import make_requests
-from capplan.readers.id_lists import LARGEST_SMALL, IdList, is_null, parse_small_ids
+from capplan.readers.id_lists import LARGEST_SMALL, IdList, parse_small_ids
 from capplan.readers.sample import Account, Options, Sample
 from capplan.readers.tables import Batch
 
@@ -24,6 +24,7 @@ CARRIES = "Parquet or JSONL with token_ids or prompt_token_ids, optionally outpu
 RESOLUTION_TOKENS = 16
 PROMPT_NAMES = ("token_ids", "prompt_token_ids")
 OUTPUT_NAME = "output_token_ids"
+NEEDED = "a list of token ids"
 LARGEST_ID = LARGEST_SMALL
 
 
@@ -84,10 +85,7 @@ def read_ids(batch: Batch, name: str) -> tuple[NDArray[np.uint32], NDArray[np.in
     lists = batch.columns[name]
     if tables.is_parquet_series(lists):
         return _read_series(lists, name, batch)
-    for k, ids in enumerate(lists):
-        if ids is None or (name == OUTPUT_NAME and is_null(ids)):
-            raise TraceError(f"{batch.where(k)}: {name} is null; a list of token ids on every row is accepted")
-    return parse_small_ids(lists, name, batch.where)
+    return parse_small_ids(lists, name, batch.where, NEEDED if name == OUTPUT_NAME else "")
 
 
 def _read_series(column: "pl.Series", name: str, batch: Batch) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
@@ -102,9 +100,7 @@ def _read_series(column: "pl.Series", name: str, batch: Batch) -> tuple[NDArray[
     flat = column.explode(empty_as_null=False, keep_nulls=False)
     if column.has_nulls() or flat.has_nulls():
         missing = column.is_null() | column.list.eval(pl.element().is_null().any()).list.first().fill_null(False)
-        raise TraceError(
-            f"{batch.where(missing.arg_max() or 0)}: {name} is null; a list of token ids on every row is accepted"
-        )
+        raise TraceError(f"{batch.where(missing.arg_max() or 0)}: {name} is null; {NEEDED} on every row is accepted")
     lengths = column.list.len().to_numpy().astype(np.int64)
     ids = flat.to_numpy()
     if ids.dtype != np.uint32:

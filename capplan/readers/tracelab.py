@@ -97,7 +97,7 @@ def make_prompts(
     requests = Requests.of(
         np.array([row.input_tokens_total for row in rows], np.int64),
         output_tokens=np.array([row.output_tokens or 0 for row in rows], np.int64),
-        request_ids=NumberNames.count(account.n_read, len(rows)),
+        request_ids=NumberNames.starting_at(account.n_read, len(rows)),
         session=labels,
         task=labels,
         arrival_s=arrival_s,

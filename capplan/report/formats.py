@@ -8,8 +8,8 @@ INDENT = " " * 2
 
 def render_formats(formats: Mapping[str, str], width: int = 80) -> str:
     """A name, and below it what the format carries; `formats` gives one for the other."""
-    blocks = (
-        f"{name}\n{textwrap.fill(carries, width, initial_indent=INDENT, subsequent_indent=INDENT, break_on_hyphens=False)}"
-        for name, carries in formats.items()
-    )
-    return "\n".join(blocks) + "\n"
+    indents = {"initial_indent": INDENT, "subsequent_indent": INDENT}
+    lines = []
+    for name, carries in formats.items():
+        lines += [name, textwrap.fill(carries, width, break_on_hyphens=False, **indents)]
+    return "\n".join(lines) + "\n"

@@ -87,8 +87,8 @@ def list_facts(summary: Summary) -> list[tuple[str, str]]:
         ("requests", f"{len(trace):,}" + (f" in {people}" if people else "; no sessions, no tasks")),
         (
             "input",
-            f"{format_tokens(summary.input_tokens)} tokens: {format_tokens(summary.input_tokens / len(trace))} a request, "
-            f"{format_tokens(summary.longest_prompt_tokens)} at most",
+            f"{format_tokens(summary.input_tokens)} tokens: {format_tokens(summary.input_tokens / len(trace))} a "
+            f"request, {format_tokens(summary.longest_prompt_tokens)} at most",
         ),
         ("output", f"{format_tokens(summary.output_tokens)} tokens"),
         (

@@ -17,4 +17,4 @@ def test_every_format_is_listed_with_what_it_carries():
 
 
 def test_every_format_can_be_forced():
-    assert options.FORMATS == tuple(FORMATS)
+    assert tuple(FORMATS) == options.FORMATS

@@ -1,6 +1,7 @@
 """Lists of numbers read from JSON text, against a JSON parser."""
 
 import json
+from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -21,7 +22,7 @@ def read(texts, dtype=np.uint64):
     ends = np.cumsum([len(one) for one in texts]).astype(np.int64)
     ids, offsets = np.zeros(text.size // 2 + 1, dtype), np.zeros(len(texts) + 1, np.int64)
     n_lists = parse_lists(text, ends, ids, offsets, np.uint64(np.iinfo(dtype).max))
-    return n_lists, [ids[a:b].tolist() for a, b in zip(offsets[:n_lists], offsets[1 : n_lists + 1], strict=True)]
+    return n_lists, [ids[a:b].tolist() for a, b in pairwise(offsets[: n_lists + 1])]
 
 
 @given(st.lists(st.lists(WIDE, max_size=5), max_size=5), st.data())
@@ -32,8 +33,8 @@ def test_numbers_are_those_of_a_json_parser(lists, data):
     assert [json.loads(text) for text in texts] == lists
 
 
-ODD = [b"", b"[", b"]", b"[1", b"[1,", b"[1,]", b"[,1]", b"[1 2]", b"[01]", b"[-1]", b"[1.0]", b"[1e2]", b'["1"]', b"null",
-       b"[1]]", b"[[1]]", b"[1],", b"[18446744073709551616]", b"[99999999999999999999]", b"[ ]x", b"{}"]  # fmt: skip
+ODD = [b"", b"[", b"]", b"[1", b"[1,", b"[1,]", b"[,1]", b"[1 2]", b"[01]", b"[-1]", b"[1.0]", b"[1e2]", b'["1"]',
+       b"null", b"[1]]", b"[[1]]", b"[1],", b"[18446744073709551616]", b"[99999999999999999999]", b"[ ]x", b"{}"]  # fmt: skip
 
 
 @pytest.mark.parametrize("odd", ODD)
@@ -51,7 +52,7 @@ def test_odd_lists_take_the_slow_way_to_the_same_ids(lists):
     raws = [msgspec.Raw(json.dumps(one).encode()) for one in lists]
     ids, offsets = parse_ids(raws, "ids", str)
     expected = [[int(x, 16) if isinstance(x, str) else x % 2**64 for x in one] for one in lists]
-    assert [ids[a:b].tolist() for a, b in zip(offsets[:-1], offsets[1:], strict=True)] == expected
+    assert [ids[a:b].tolist() for a, b in pairwise(offsets)] == expected
 
 
 @given(st.lists(st.lists(st.integers(-3, 2**33), max_size=4), max_size=4))
