@@ -18,13 +18,18 @@ def test_target_appears_only_when_the_block_ends_well(tmp_path):
     assert os.listdir(tmp_path) == ["out.txt"]
 
 
+def write_half(target, interruption):
+    with written_whole(target) as path:
+        path.write_text("half")
+        raise interruption
+
+
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, ValueError])
 def test_what_was_there_stays_when_the_block_fails(tmp_path, interruption):
     target = tmp_path / "out.txt"
     target.write_text("before")
-    with pytest.raises(interruption), written_whole(target) as path:
-        path.write_text("half")
-        raise interruption
+    with pytest.raises(interruption):
+        write_half(target, interruption)
     assert target.read_text() == "before"
     assert os.listdir(tmp_path) == ["out.txt"]
 

@@ -8,8 +8,7 @@ INDENT = " " * 2
 
 def render_formats(formats: Mapping[str, str], width: int = 80) -> str:
     """A name, and below it what the format carries; `formats` gives one for the other."""
-    indents = {"initial_indent": INDENT, "subsequent_indent": INDENT}
     lines = []
     for name, carries in formats.items():
-        lines += [name, textwrap.fill(carries, width, break_on_hyphens=False, **indents)]
+        lines += [name, textwrap.indent(textwrap.fill(carries, width - len(INDENT), break_on_hyphens=False), INDENT)]
     return "\n".join(lines) + "\n"

@@ -34,7 +34,8 @@ def test_numbers_are_those_of_a_json_parser(lists, data):
 
 
 ODD = [b"", b"[", b"]", b"[1", b"[1,", b"[1,]", b"[,1]", b"[1 2]", b"[01]", b"[-1]", b"[1.0]", b"[1e2]", b'["1"]',
-       b"null", b"[1]]", b"[[1]]", b"[1],", b"[18446744073709551616]", b"[99999999999999999999]", b"[ ]x", b"{}"]  # fmt: skip
+       b"null", b"[1]]", b"[[1]]", b"[1],", b"[18446744073709551616]", b"[99999999999999999999]", b"[ ]x",
+       b"{}"]  # fmt: skip
 
 
 @pytest.mark.parametrize("odd", ODD)
