@@ -75,7 +75,8 @@ class Tree:
             shared.copy(),
             parent.size,
         )
-        link.fill_table(tree.table, tree.shift, tree.segments, keys.segments.size)
+        with np.errstate(over="ignore"):
+            link.fill_table(tree.table, tree.shift, tree.segments, keys.segments.size)
         return tree
 
     @property
