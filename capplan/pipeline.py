@@ -1,7 +1,7 @@
 """The whole flow, trace file to answer; composes the stages and computes nothing itself."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +19,13 @@ from capplan.prediction import Prediction, Workload, choose_capacities
 from capplan.readers import read_trace
 from capplan.runs import Runs, find_runs
 from capplan.saving import measure_savings
+from capplan.simulated import endless_gib, simulate_capacities, step_prediction
+from capplan.simulation.simulator import TierInput, TierSettings, prepare_tier, simulate_tier
+from capplan.simulation.stream import fit_unit
 from capplan.tiers import GPU_BLOCK_TOKENS, GpuService, count_restorable, overlay_tiers, serve_from_gpu
 from capplan.trace import Trace
 from capplan.tree import PrefixTree, build_tree
-from capplan.ttft import measure_ttft
+from capplan.ttft import TtftChange, measure_change, measure_ttft
 from capplan.verdict import judge
 
 DEFAULT_MODEL = "qwen3-coder-30b-a3b"
@@ -61,6 +64,8 @@ def predict(
     spec = load_model(model) if isinstance(model, str) else model
     if not specs:
         raise ValueError("no GPU given; at least one is needed")
+    if options.tier is not None:
+        options = replace(options, chunk_tokens=fit_unit(trace, options.tier.unit_tokens))
     stream = _Stream.open(trace, options)
     deployed = [_predict_one(stream, gpu, spec, options) for gpu in specs]
     capacities = options.host_gib or choose_capacities([prediction for prediction, _ in deployed])
@@ -104,7 +109,10 @@ class _Stream:
             block = max(GPU_BLOCK_TOKENS, self.trace.resolution_tokens)
             paths = "prompts and outputs" if self.trace.outputs_known else "prompts only"
             notes.append(f"GPU tier: LRU of {block}-token blocks, leaf-first touch, {paths}")
-        notes.append(f"host tier: LRU of {options.chunk_tokens}-token chunks, {options.touch} touch, prompts only")
+        if options.tier is None:
+            notes.append(f"host tier: LRU of {options.chunk_tokens}-token chunks, {options.touch} touch, prompts only")
+        else:
+            notes += describe_tier(options.tier, options.chunk_tokens)
         if not self.trace.outputs_known:
             notes.append("output ids are unknown: no reuse of generated tokens until a prompt repeats them")
         if options.distance == "sequential":
@@ -114,21 +122,51 @@ class _Stream:
         return tuple(notes)
 
 
+def describe_tier(settings: TierSettings, unit_tokens: int) -> list[str]:
+    """What is simulated, what its preset leaves out, and what is not confirmed of it."""
+    preset, rule = settings.preset, settings.rule
+    notes = [f"host tier {preset.name}, simulated at every capacity shown: {preset.title} {preset.version}, "
+             f"{unit_tokens}-token units, {settings.policy}, admission {rule.label}: {preset.description}"]  # fmt: skip
+    if unit_tokens != settings.unit_tokens:
+        notes.append(f"units of {unit_tokens} tokens, not {settings.unit_tokens}: the trace is no finer")
+    if rule.kind == "conditioned":
+        notes.append(
+            "the rule's windows run on the sending times of this order; the tier reports every "
+            f"{rule.report_period_s:g} s"
+        )
+    notes += [f"not modelled of {preset.name}: {text}" for text in preset.missing]
+    notes += [f"not confirmed of {preset.name}: {text}" for text in preset.unsure]
+    return [*notes, "requests run one after another: lookup, then stores, then the next"]
+
+
 def _answer(stream: _Stream, prediction: Prediction, served: GpuService, capacities: Sequence[float]) -> Answer:
     options = stream.options
+    if options.tier is None:
+        return _judge(stream, prediction, served, capacities)
+    trace, order = stream.trace, stream.order
+    beta = prediction.deployment.kv_bytes_per_token
+    tier = prepare_tier(trace, stream.tree, order, served, options.tier, beta)
+    endless = endless_gib(tier, prediction)
+    found = simulate_capacities(tier, prediction, [*capacities, endless], stream.first_request)
+    stepped = step_prediction(prediction, found)
+    answer = _judge(stream, stepped, served, capacities, tier)
+    at = {capacity.host_gib_per_rank: capacity for capacity in found.capacities}
+    shown = tuple(at[gib] for gib in capacities)
+    rows = tuple(stepped.make_row(one.host_gib_per_rank, one.slots, one.measured) for one in shown)
+    return replace(answer, rows=rows, simulated=replace(found, capacities=shown), curve=prediction)
+
+
+def _judge(
+    stream: _Stream,
+    prediction: Prediction,
+    served: GpuService,
+    capacities: Sequence[float],
+    tier: TierInput | None = None,
+) -> Answer:
+    options = stream.options
     verdict = judge(prediction, options.node_ram_gib, options.host_gib)
-    n_input = stream.trace.requests.input_tokens[stream.order.rows]
-    ttft = measure_ttft(
-        stream.runs,
-        n_input,
-        served.tokens,
-        verdict.recommended_slots or verdict.transitions[0.99],
-        prediction.savings.times,
-        prediction.costs,
-        touch=options.touch,
-        distance=options.distance,
-        first_request=stream.first_request,
-    )
+    slots = verdict.recommended_slots or verdict.transitions[0.99]
+    ttft = _measure_ttft(stream, prediction, served, slots, tier)
     sized = verdict.recommended_slots
     if len(options.host_gib) == 1:
         sized = prediction.slots_at(options.host_gib[0])
@@ -143,6 +181,22 @@ def _answer(stream: _Stream, prediction: Prediction, served: GpuService, capacit
             options.node_ram_gib,
         )
     return Answer(prediction, verdict, tuple(prediction.row_at(gib) for gib in capacities), ttft, card)
+
+
+def _measure_ttft(
+    stream: _Stream, prediction: Prediction, served: GpuService, slots: int, tier: TierInput | None
+) -> TtftChange:
+    options = stream.options
+    n_input = stream.trace.requests.input_tokens[stream.order.rows]
+    times, costs, first = prediction.savings.times, prediction.costs, stream.first_request
+    if tier is None:
+        return measure_ttft(
+            stream.runs, n_input, served.tokens, slots, times, costs,
+            touch=options.touch, distance=options.distance, first_request=first,
+        )  # fmt: skip
+    run = simulate_tier(tier, slots * prediction.chunk_bytes)
+    found = np.where(run.restored_tokens > 0, run.found_tokens, 0)
+    return measure_change(found, run.unit_tokens, n_input, run.gpu_tokens, slots, times, costs, first_request=first)
 
 
 def _predict_one(stream: _Stream, gpu: GpuSpec, model: ModelSpec, options: Options) -> tuple[Prediction, GpuService]:

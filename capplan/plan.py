@@ -8,6 +8,8 @@ from capplan.deployment import GpuRoom
 from capplan.order import Order
 from capplan.prediction import CapacityRow, Prediction, Prices
 from capplan.runs import Distance, Touch
+from capplan.simulated import SimulatedTier
+from capplan.simulation.simulator import TierSettings
 from capplan.trace import Trace
 from capplan.ttft import TtftChange
 from capplan.verdict import Verdict
@@ -20,7 +22,8 @@ class Options:
     """Everything `plan` may be told; see `capplan predict --help`.
 
     `host_gib` is per rank; `pool_size` implies the pool order; `warmup` is a share of requests left
-    out of totals, not out of state; `engine` says how the host tier copies and lays out its KV.
+    out of totals, not out of state; `engine` says how the host tier copies and lays out its KV. With a
+    `tier` capacities are simulated under its rules, in its units instead of `chunk_tokens`.
     """
 
     order: str | None = None
@@ -39,6 +42,7 @@ class Options:
     node_ram_gib: float | None = None
     engine: str = "lmcache"
     prices: Prices | None = None
+    tier: TierSettings | None = None
 
     def __post_init__(self) -> None:
         """Refuse a warm-up that leaves no request, and capacities or chunks that are no sizes."""
@@ -54,6 +58,8 @@ class Answer:
 
     `ttft` is at the recommended capacity, or where 99 % of the saving is reached; `card` holds
     engines' settings for the recommended capacity, or for the only one asked for; None without one.
+    `simulated` is the tier that was simulated, of which `prediction` holds a step curve; `curve` is then
+    the one-pass prediction it is compared with.
     """
 
     prediction: Prediction
@@ -61,6 +67,8 @@ class Answer:
     rows: tuple[CapacityRow, ...]
     ttft: TtftChange
     card: Card | None
+    simulated: SimulatedTier | None = None
+    curve: Prediction | None = None
 
 
 @dataclass(frozen=True, slots=True)

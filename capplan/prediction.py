@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from capplan.costs import Costs
+from capplan.costs import Costs, Triple
 from capplan.deployment import Deployment
 from capplan.economics import flop_per_link_byte, gamma_gpu, gamma_host, obr, reuse_working_set_bytes
 from capplan.saving import Savings
@@ -70,6 +70,19 @@ class Corner(NamedTuple):
 
 
 TYPICAL, WORST, BEST = Corner(1, 1, 1), Corner(0, 0, 2), Corner(2, 2, 0)
+
+
+class Measured(NamedTuple):
+    """What two tiers do at one host capacity: tokens, requests that load, and seconds of prefill saved."""
+
+    covered_tokens: int
+    gpu_tokens: int
+    restored_tokens: int
+    moved_tokens: int
+    loads: int
+    written_tokens: int
+    forced_tokens: int
+    saved_s: Triple
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +180,7 @@ class Prediction:
         """Smallest number of slots that saves such a share of what an unlimited tier saves."""
         saving = self.saving_tokens
         needed = Fraction(str(share)) * int(saving[-1])
-        return int(np.searchsorted(saving, math.ceil(needed)))
+        return int(np.argmax(saving >= math.ceil(needed)))
 
     @property
     def reuse_bytes(self) -> float | None:
@@ -214,35 +227,48 @@ class Prediction:
 
     def row_at(self, gib_per_rank: float) -> CapacityRow:
         """Everything predicted for one host capacity."""
-        tiers = self.tiers
         slots = self.slots_at(gib_per_rank)
-        k = min(slots, tiers.n_distinct)
-        covered = int(tiers.coverage.covered_tokens(k))
-        written = int(tiers.coverage.written(k)) * tiers.chunk_tokens
-        restored, moved = int(tiers.restored_tokens[k]), int(tiers.moved_tokens[k])
-        computed = int(tiers.computed_tokens[k])
+        return self.make_row(gib_per_rank, slots, self.measure(min(slots, self.tiers.n_distinct)))
+
+    def measure(self, k: int) -> Measured:
+        """What the tiers do at `k` slots, at most `tiers.n_distinct`."""
+        tiers = self.tiers
+        return Measured(
+            covered_tokens=int(tiers.coverage.covered_tokens(k)),
+            gpu_tokens=tiers.gpu_tokens,
+            restored_tokens=int(tiers.restored_tokens[k]),
+            moved_tokens=int(tiers.moved_tokens[k]),
+            loads=int(tiers.loads[k]),
+            written_tokens=int(tiers.coverage.written(k)) * tiers.chunk_tokens,
+            forced_tokens=int(tiers.forced_tokens[k]),
+            saved_s=Triple(*(float(saved[k]) for saved in self.savings.saved_s)),
+        )
+
+    def make_row(self, gib_per_rank: float, slots: int, found: Measured) -> CapacityRow:
+        """A row of what was measured at a host capacity."""
         span, reuse = self.workload.span_s, self.reuse_bytes
-        low, typical, high = (float(saved[k]) for saved in self.savings.saved_s)
-        restore = [self._restore_at(k, Corner(1, rate, 1)) for rate in range(3)]
+        low, typical, high = found.saved_s
+        restore = [self._restore_s(found, Corner(1, rate, 1)) for rate in range(3)]
         net = typical - restore[1]
+        computed = self.tiers.prompt_tokens - found.gpu_tokens - found.restored_tokens
         return CapacityRow(
             host_gib_per_rank=gib_per_rank,
             host_gib_per_node=gib_per_rank * self.deployment.host_copies,
             slots=slots,
-            host_covered_tokens=covered,
-            host_covered_share=self._share(covered),
-            gpu_tokens=tiers.gpu_tokens,
-            gpu_share=self._share(tiers.gpu_tokens),
-            restored_tokens=restored,
-            restored_share=self._share(restored),
-            moved_tokens=moved,
-            moved_share=self._share(moved),
-            loading_requests=int(tiers.loads[k]),
-            written_tokens=written,
-            written_share=self._share(written),
+            host_covered_tokens=found.covered_tokens,
+            host_covered_share=self._share(found.covered_tokens),
+            gpu_tokens=found.gpu_tokens,
+            gpu_share=self._share(found.gpu_tokens),
+            restored_tokens=found.restored_tokens,
+            restored_share=self._share(found.restored_tokens),
+            moved_tokens=found.moved_tokens,
+            moved_share=self._share(found.moved_tokens),
+            loading_requests=found.loads,
+            written_tokens=found.written_tokens,
+            written_share=self._share(found.written_tokens),
             computed_tokens=computed,
             computed_share=self._share(computed),
-            forced_recompute_tokens=int(tiers.forced_tokens[k]),
+            forced_recompute_tokens=found.forced_tokens,
             prefill_saved_s=typical,
             prefill_saved_s_low=low,
             prefill_saved_s_high=high,
@@ -254,17 +280,17 @@ class Prediction:
             net_saved_s=net,
             net_saved_s_at_low_rate=typical - restore[0],
             net_saved_s_at_high_rate=typical - restore[2],
-            net_saved_s_worst=low - self._restore_at(k, WORST),
-            net_saved_s_best=high - self._restore_at(k, BEST),
-            write_gib_per_s=written * self.deployment.kv_bytes_per_token / span / GIB if span else None,
+            net_saved_s_worst=low - self._restore_s(found, WORST),
+            net_saved_s_best=high - self._restore_s(found, BEST),
+            write_gib_per_s=found.written_tokens * self.deployment.kv_bytes_per_token / span / GIB if span else None,
             gamma_host=gamma_host(reuse, gib_per_rank * GIB) if reuse is not None and gib_per_rank > 0 else None,
             **self._pay(gib_per_rank, net),
         )
 
-    def _restore_at(self, slots: int, corner: Corner) -> float:
-        costs, tiers = self.costs, self.tiers
+    def _restore_s(self, found: Measured, corner: Corner) -> float:
+        costs = self.costs
         per_token = costs.restore_s_per_token(costs.h2d_bytes_per_s[corner.rate])
-        return int(tiers.moved_tokens[slots]) * per_token + int(tiers.loads[slots]) * costs.load_s[corner.load]
+        return found.moved_tokens * per_token + found.loads * costs.load_s[corner.load]
 
     def _pay(self, gib_per_rank: float, net_s: float) -> dict[str, float | None]:
         """Dollars of memory, GPU hours and dollars saved per month, and months until they meet."""

@@ -35,6 +35,8 @@ class Runs:
         First chunk of the run and how many follow on, itself included.
     above, live : (runs,) int64
         Distinct chunks last touched after the run's last toucher, and by it.
+    holder : (runs,) int64
+        Stream position of the run's last toucher.
     n_distinct : int
         Distinct chunks of the whole stream.
     """
@@ -46,6 +48,7 @@ class Runs:
     length: Int64s
     above: Int64s
     live: Int64s
+    holder: Int64s
     n_distinct: int
 
     def positions(self, touch: Touch = "leaf-first", distance: Distance = "lookup") -> tuple[Int64s, int]:
@@ -103,7 +106,7 @@ def tabulate_runs(n_chunks: Int64s, previous: Int64s, shared: Int64s, chunk_toke
     limit = np.where(previous >= 0, np.minimum(n_chunks, n_chunks[earlier]), 0) if n_chunks.size else n_chunks
     if (previous >= positions).any() or (shared < 0).any() or (shared > limit).any():
         raise ValueError("links out of range: previous must be earlier, shared at most either path's chunks")
-    offsets, table = runs_kernel.find_runs(n_chunks, previous, shared)
+    offsets, table, holder = runs_kernel.find_runs(n_chunks, previous, shared)
     start, length, above, live = (np.ascontiguousarray(table[:, k]) for k in range(4))
     n_distinct = int((n_chunks - shared).sum())
-    return Runs(chunk_tokens, n_chunks, offsets, start, length, above, live, n_distinct)
+    return Runs(chunk_tokens, n_chunks, offsets, start, length, above, live, holder, n_distinct)

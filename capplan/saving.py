@@ -118,14 +118,28 @@ class Savings:
     mean_s_per_token : Triple
         Mean time of the tokens an unlimited host tier restores; of all computed ones where it
         restores none.
-    times : SuffixTimes
-        T(x) of every request, typical.
+    ends : three of SuffixTimes
+        T(x) of every request at each end.
     """
 
     saved_s: tuple[Float64s, Float64s, Float64s]
     without_s: Triple
     mean_s_per_token: Triple
-    times: SuffixTimes
+    ends: tuple[SuffixTimes, SuffixTimes, SuffixTimes]
+
+    @property
+    def times(self) -> SuffixTimes:
+        """T(x) of every request, typical."""
+        return self.ends[1]
+
+    def seconds_saved(self, gpu_tokens: Int64s, known_tokens: Int64s, n_input: Int64s, first_request: int) -> Triple:
+        """Prefill time saved where prompts are known up to `known_tokens` rather than `gpu_tokens`; (n,) each."""
+        counted = slice(first_request, None)
+        low, typical, high = (
+            float((times.seconds_from(gpu_tokens, n_input) - times.seconds_from(known_tokens, n_input))[counted].sum())
+            for times in self.ends
+        )
+        return Triple(min(low, typical), typical, max(high, typical))
 
 
 def measure_savings(
@@ -179,7 +193,7 @@ def measure_savings(
         saved_s=(np.minimum(low, typical), typical, np.maximum(high, typical)),
         without_s=Triple(*(factor * without for (_, without), factor in zip(ends, factors, strict=True))),
         mean_s_per_token=_ordered(*(factor * mean for mean, factor in zip(means, factors, strict=True))),
-        times=tables[1].scaled(factors[1]),
+        ends=(tables[0].scaled(factors[0]), tables[1].scaled(factors[1]), tables[2].scaled(factors[2])),
     )
 
 

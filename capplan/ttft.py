@@ -70,9 +70,35 @@ def measure_ttft(
         Host runs, prompt and GPU-served tokens, in stream order.
     """
     covered = cover_requests(runs, slots, touch, distance)
+    return measure_change(
+        covered,
+        runs.chunk_tokens,
+        n_input,
+        gpu_tokens,
+        slots,
+        times,
+        costs,
+        first_request=first_request,
+        floor_s=floor_s,
+    )
+
+
+def measure_change(
+    covered: Int64s,
+    chunk_tokens: int,
+    n_input: Int64s,
+    gpu_tokens: Int64s,
+    slots: int,
+    times: SuffixTimes,
+    costs: Costs,
+    *,
+    first_request: int = 0,
+    floor_s: float = TAU_FLOOR_S,
+) -> TtftChange:
+    """`measure_ttft` of requests that find `covered` tokens, in whole chunks, in the host tier; (n,)."""
     end = np.maximum(gpu_tokens, np.minimum(covered, n_input - 1))
     loads = end > gpu_tokens
-    moved = np.where(loads, covered - gpu_tokens // runs.chunk_tokens * runs.chunk_tokens, 0)
+    moved = np.where(loads, covered - gpu_tokens // chunk_tokens * chunk_tokens, 0)
     per_token = costs.restore_s_per_token(costs.h2d_bytes_per_s.typical)
     without = np.maximum(floor_s, times.seconds_from(gpu_tokens, n_input))
     load = moved * per_token + loads * costs.load_s.typical

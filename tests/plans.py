@@ -127,7 +127,7 @@ def make_prediction(
         saved_s=tuple(mean * restored for mean in means),
         without_s=Triple(*(mean * computed for mean in means)),
         mean_s_per_token=means,
-        times=linear_times(means.typical, np.array([chunk])),
+        ends=(linear_times(means.typical, np.array([chunk])),) * 3,
     )
     return Prediction(deployment, costs, tiers, savings, workload, prices)
 

@@ -9,6 +9,7 @@ from capplan.errors import CapplanError
 
 COMMANDS = {
     "predict": "Predict prefill, restores and a verdict for every host capacity.",
+    "simulate": "Simulate an engine's host tier as it really behaves.",
     "card": "Print the settings each engine takes for a host capacity.",
     "ingest": "Turn any readable trace into the canonical prefix-linked file.",
     "check": "Show what a trace holds, who shares with whom, and what is odd about it.",
@@ -17,6 +18,7 @@ COMMANDS = {
     "calibrate": "Fit prefill, restores and overhead to measured runs; write a GPU profile.",
     "gpus": "List the GPU profiles.",
     "models": "List the model profiles.",
+    "tiers": "List the tiers that can be simulated.",
     "footprint": "Show what the KV of a model weighs.",
 }
 

@@ -37,7 +37,7 @@ def grow(table: Int64s) -> Int64s:
 
 
 @kernel
-def find_runs(n_chunks: Int64s, previous: Int64s, shared: Int64s) -> tuple[Int64s, Int64s]:
+def find_runs(n_chunks: Int64s, previous: Int64s, shared: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     """Run table of a stream.
 
     Parameters
@@ -56,6 +56,8 @@ def find_runs(n_chunks: Int64s, previous: Int64s, shared: Int64s) -> tuple[Int64
     table : (runs, 4) int64
         Columns: first chunk of the run, chunks in it, `above` = distinct chunks last touched after
         the run's last toucher, `live` = chunks last touched exactly by it.
+    holders : (runs,) int64
+        Stream position of the run's last toucher.
     """
     n = n_chunks.size
     taken = np.zeros(n, np.int64)
@@ -91,8 +93,9 @@ def find_runs(n_chunks: Int64s, previous: Int64s, shared: Int64s) -> tuple[Int64
         fenwick.add(weights, c, n_chunks[c])
         distinct += n_chunks[c] - shared[c]
         reverse(table, first, count)
+        reverse(holders.reshape(-1, 1), first, count)
         offsets[c + 1] = count
-    return offsets, table[:count].copy()
+    return offsets, table[:count].copy(), holders[:count].copy()
 
 
 @kernel

@@ -29,6 +29,11 @@ def render(plan: Plan) -> str:
         "order": describe_order(plan),
         "predictions": [describe_answer(plan, answer) for answer in plan.answers],
     }
+    return dump(record)
+
+
+def dump(record: dict[str, Any]) -> str:
+    """A record as JSON text, without what JSON cannot hold."""
     return json.dumps(_clean(record), indent=1, allow_nan=False) + "\n"
 
 
@@ -147,6 +152,7 @@ def describe_inputs(plan: Plan, prediction: Prediction) -> dict[str, Any]:
         "model": deployment.model.name,
         "tp": deployment.tp,
         "engine": plan.options.engine,
+        "tier": "stack-distance" if plan.options.tier is None else plan.options.tier.preset.name,
         "kv_dtype": deployment.kv_dtype,
         "weight_dtype": deployment.weight_dtype,
         "weight_bytes_per_rank": deployment.weight_bytes,

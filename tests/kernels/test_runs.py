@@ -28,7 +28,7 @@ def expand(n_chunks, offsets, table, leaf_first):
 def run_table(prompts, size):
     parents, shared = link_by_search(prompts, size)
     n_chunks = [len(prompt) // size for prompt in prompts]
-    offsets, table = find_runs(np.array(n_chunks), np.array(parents), np.array(shared) // size)
+    offsets, table, _ = find_runs(np.array(n_chunks), np.array(parents), np.array(shared) // size)
     return n_chunks, offsets, table
 
 

@@ -114,6 +114,7 @@ def test_inputs():
         "model": "qwen3-coder-30b-a3b",
         "tp": 8,
         "engine": "lmcache",
+        "tier": "stack-distance",
         "kv_dtype": "bf16",
         "weight_dtype": "bf16",
         "kv_bytes_per_token_per_rank": 24_576,

@@ -1,0 +1,257 @@
+"""Run a stream through a tier under its preset's rules: one TierRun a capacity."""
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capplan.errors import SpecError, TraceError
+from capplan.kernels import clairvoyant, gate, inclusive, prefix_tier, recency
+from capplan.order import Order
+from capplan.simulation.gpu_queue import simulate_gpu_queue
+from capplan.simulation.next_uses import find_next_uses
+from capplan.simulation.presets import Policy, TierPreset
+from capplan.simulation.rules import AdmissionRule, policy_number, read_rules
+from capplan.simulation.stream import TierStream, cut_stream, fit_unit
+from capplan.simulation.tier_run import TierRun
+from capplan.tiers import GpuService
+from capplan.trace import Trace
+from capplan.tree import PrefixTree
+
+Int32s = NDArray[np.int32]
+Int64s = NDArray[np.int64]
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class TierSettings:
+    """What a user sets of a preset.
+
+    Attributes
+    ----------
+    preset : TierPreset
+    unit_tokens : int
+    policy : Policy
+    rule : AdmissionRule
+    step_tokens : int
+        Tokens of a prefill step, each of which stores; 0 stores a prompt in one call.
+    min_offers : int
+    """
+
+    preset: TierPreset
+    unit_tokens: int
+    policy: Policy
+    rule: AdmissionRule = field(default_factory=AdmissionRule)
+    step_tokens: int = 0
+    min_offers: int = 0
+
+    @classmethod
+    def of(cls, preset: TierPreset) -> "TierSettings":
+        """A preset as it is released."""
+        rule = AdmissionRule(preset.admission, preset.kappa)
+        return cls(preset, preset.unit_tokens, preset.policy, rule, 0, preset.min_offers)
+
+    def change(
+        self,
+        unit_tokens: int | None = None,
+        policy: Policy | None = None,
+        rule: AdmissionRule | None = None,
+        step_tokens: int | None = None,
+        min_offers: int | None = None,
+    ) -> "TierSettings":
+        """These settings with others where given.
+
+        Raises
+        ------
+        SpecError
+            A policy or a threshold the engine does not have.
+        """
+        preset = self.preset
+        if policy is not None and policy not in (*preset.policies, "belady"):
+            raise SpecError(
+                f"tier {preset.name} has no policy '{policy}'; accepted: {', '.join(preset.policies)}, belady"
+            )
+        if policy == "belady" and not preset.has_yardstick:
+            raise SpecError(f"tier {preset.name}: Belady's policy is of prompts alone, and this tier keeps outputs too")
+        if min_offers and preset.overflow == "keep-prefix":
+            raise SpecError(f"tier {preset.name} stores from the first offer on; --store-threshold is of vllm-offload")
+        return replace(
+            self,
+            unit_tokens=self.unit_tokens if unit_tokens is None else unit_tokens,
+            policy=self.policy if policy is None else policy,
+            rule=self.rule if rule is None else rule,
+            step_tokens=self.step_tokens if step_tokens is None else step_tokens,
+            min_offers=self.min_offers if min_offers is None else min_offers,
+        )
+
+    @property
+    def needs_times(self) -> bool:
+        """Whether a rule looks at a clock."""
+        return self.preset.evict_period_s > 0 or self.rule.kind == "conditioned"
+
+
+@dataclass(frozen=True, slots=True)
+class TierInput:
+    """What every capacity of one preset shares: the stream in its units, and what the GPU serves.
+
+    Attributes
+    ----------
+    stream : TierStream
+    gpu : GpuService
+    kv_bytes_per_token : int
+        `beta`, of which a capacity in bytes holds slots.
+    """
+
+    stream: TierStream
+    gpu: GpuService
+    settings: TierSettings
+    kv_bytes_per_token: int
+
+
+def prepare_tier(
+    trace: Trace, tree: PrefixTree, order: Order, gpu: GpuService, settings: TierSettings, kv_bytes_per_token: int
+) -> TierInput:
+    """Cut a stream for a preset.
+
+    Raises
+    ------
+    TraceError
+        Units that cannot be cut from the trace, or rules that look at a clock the order does not have.
+    """
+    if settings.needs_times and order.time_s is None:
+        raise TraceError(
+            f"{trace.source}: {settings.preset.name} looks at a clock, and the trace has none; accepted: arrival "
+            "times, or tasks with --order pool"
+        )
+    unit = fit_unit(trace, settings.unit_tokens)
+    return TierInput(cut_stream(trace, tree, order, unit), gpu, settings, kv_bytes_per_token)
+
+
+def simulate_tier(tier: TierInput, capacity_bytes: int) -> TierRun:
+    """One capacity in bytes per rank."""
+    preset, unit = tier.settings.preset, tier.stream.unit_tokens
+    n_slots = preset.slots(capacity_bytes, unit, tier.kv_bytes_per_token)
+    if tier.settings.policy == "belady":
+        return simulate_clairvoyant(tier, n_slots)
+    if preset.kind == "prefix":
+        return simulate_prefixes(tier, n_slots, capacity_bytes)
+    if preset.kind == "inclusive":
+        return simulate_inclusive(tier, n_slots, capacity_bytes)
+    if preset.kind == "gpu":
+        return simulate_gpu_queue(tier)
+    raise NotImplementedError(preset.kind)
+
+
+def simulate_inclusive(tier: TierInput, n_slots: int, capacity_bytes: int) -> TierRun:
+    """A tier beside the GPU's, unit by unit."""
+    stream, settings = tier.stream, tier.settings
+    rules = read_rules(
+        settings.preset, n_slots, stream.unit_tokens, settings.policy, settings.step_tokens, settings.min_offers
+    )
+    n, policy = len(stream), policy_number(settings.policy)
+    n_lists = n + 1 if policy == recency.LFU else 1
+    store = recency.open_store(stream.n_units, policy, n_lists)
+    tracked = settings.preset.tracked_offers if settings.min_offers > 1 else 0
+    gate_rules, gates, decisions = _open_gate(tier, n_slots, capacity_bytes)
+    tally = inclusive.open_tally(n)
+    clock = np.array([_first_time(stream) + settings.preset.evict_period_s])
+    inclusive.run_tier(
+        store,
+        rules,
+        inclusive.Stream(
+            stream.nodes,
+            stream.prompt_node,
+            stream.prompt_units,
+            stream.path_node,
+            stream.path_units,
+            stream.n_tokens,
+            tier.gpu.tokens,
+            stream.time_s,
+            stream.task,
+        ),
+        inclusive.open_offers(stream.n_units, tracked),
+        inclusive.open_buffers(stream.n_units, stream.longest_path),
+        gate_rules,
+        gates,
+        decisions,
+        tally,
+        clock,
+    )
+    return _collect(
+        tier, n_slots, tally.covered, tally.written, tally.evicted, tally.duplicates, tally.refused, decisions
+    )
+
+
+def simulate_prefixes(tier: TierInput, n_slots: int, capacity_bytes: int) -> TierRun:
+    """An LRU tier of whole prefixes, run by run."""
+    stream = tier.stream
+    gate_rules, gates, decisions = _open_gate(tier, n_slots, capacity_bytes)
+    covered, written, evicted, none = np.zeros((4, len(stream)), np.int32)
+    prefix_tier.run_tier(
+        stream.prompt_units, stream.previous, stream.shared, n_slots, stream.n_tokens, stream.time_s, stream.task,
+        gate_rules, gates, decisions, covered, written, evicted,
+    )  # fmt: skip
+    return _collect(tier, n_slots, covered, written, evicted, none, none, decisions)
+
+
+def simulate_clairvoyant(tier: TierInput, n_slots: int) -> TierRun:
+    """The most a tier of prompts of this size could cover, whatever its policy."""
+    uses = find_next_uses(tier.stream)
+    covered, written, evicted, none = np.zeros((4, len(tier.stream)), np.int32)
+    clairvoyant.run_tier(uses.offsets, uses.start, uses.length, uses.request, n_slots, covered, written, evicted)
+    return _collect(tier, n_slots, covered, written, evicted, none, none, None)
+
+
+def _open_gate(tier: TierInput, n_slots: int, capacity_bytes: int) -> tuple[gate.GateRules, gate.Gate, gate.Decisions]:
+    stream = tier.stream
+    rules = tier.settings.rule.for_tier(capacity_bytes, tier.kv_bytes_per_token, n_slots)
+    n_tasks = int(stream.task.max(initial=-1)) + 1
+    gates = gate.open_gate(rules, len(stream), n_tasks, _first_time(stream))
+    return rules, gates, gate.open_decisions(len(stream))
+
+
+def _first_time(stream: TierStream) -> float:
+    return float(stream.time_s[0]) if len(stream) else 0.0
+
+
+def _collect(
+    tier: TierInput,
+    n_slots: int,
+    covered: Int32s,
+    written: Int32s,
+    evicted: Int32s,
+    duplicates: Int32s,
+    refused: Int32s,
+    decisions: gate.Decisions | None,
+) -> TierRun:
+    stream = tier.stream
+    declined = np.zeros(len(stream), np.int64)
+    if decisions is not None:
+        declined = np.where(decisions.is_declined, stream.prompt_units - covered, 0)
+    return TierRun(
+        n_slots=n_slots,
+        unit_tokens=stream.unit_tokens,
+        n_tokens=stream.n_tokens,
+        gpu_tokens=tier.gpu.tokens,
+        gpu_forced_tokens=tier.gpu.forced_tokens,
+        found_tokens=covered.astype(np.int64) * stream.unit_tokens,
+        written=written,
+        evicted=evicted,
+        duplicates=duplicates,
+        refused=refused,
+        declined=declined,
+        decisions=decisions,
+        min_load_tokens=tier.settings.preset.min_load_tokens,
+    )
+
+
+def map_capacities(function: Callable[[T], R], values: Iterable[T]) -> list[R]:
+    """Apply a function to every value on all cores, in order: kernels release the interpreter's lock."""
+    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+        return list(pool.map(partial(function), values))
