@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from capplan.admission import CapacityConditioned
     from capplan.curve import measure_coverage
     from capplan.errors import CapplanError, SpecError, TraceError
     from capplan.order import choose_order
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "CapacityConditioned": "capplan.admission",
     "CapplanError": "capplan.errors",
     "SpecError": "capplan.errors",
     "TraceError": "capplan.errors",
@@ -38,6 +40,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "CapacityConditioned",
     "CapplanError",
     "Options",
     "SpecError",

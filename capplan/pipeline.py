@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from capplan.admission_study import AdmissionAnswer, list_candidates, study_capacities
 from capplan.card import make_card
 from capplan.costs import estimate_costs
 from capplan.deployment import deploy
@@ -14,7 +15,7 @@ from capplan.hardware.gpu_spec import GpuSpec
 from capplan.models import load_model
 from capplan.models.model_spec import ModelSpec
 from capplan.order import Order, choose_order, count_open_tasks
-from capplan.plan import Answer, Options, Plan
+from capplan.plan import AdmissionStudy, Answer, Options, Plan
 from capplan.prediction import Prediction, Workload, choose_capacities
 from capplan.readers import read_trace
 from capplan.runs import Runs, find_runs
@@ -30,6 +31,7 @@ from capplan.verdict import judge
 
 DEFAULT_MODEL = "qwen3-coder-30b-a3b"
 SMALL_CHUNK_TOKENS = 256
+STUDY_POINTS = 5
 
 
 def predict(
@@ -71,6 +73,55 @@ def predict(
     capacities = options.host_gib or choose_capacities([prediction for prediction, _ in deployed])
     answers = tuple(_answer(stream, prediction, served, capacities) for prediction, served in deployed)
     return Plan(trace, stream.order, options, stream.first_request, answers, stream.describe())
+
+
+def compare_admission(
+    trace: Trace,
+    gpus: Sequence[str | GpuSpec],
+    model: str | ModelSpec,
+    options: Options,
+    kappas: Sequence[float] = (2, 4, 8, 16, 32),
+    thetas: Sequence[float] = (0.95,),
+    thresholds: Sequence[int] = (2,),
+) -> AdmissionStudy:
+    """Simulate a tier under every rule of write admission, at every host capacity.
+
+    Parameters
+    ----------
+    trace : Trace
+    gpus, model
+        As in `predict`.
+    options : Options
+        With the `tier` whose rules of storing are kept; capacities without any are chosen as in `predict`.
+    kappas, thetas : floats
+        New units a request may write, and how full a tier must be.
+    thresholds : ints
+        Offers from which on a unit is stored, as a rule of its own.
+
+    Raises
+    ------
+    CapplanError
+        A trace, GPU, model or tier that cannot be used.
+    """
+    base = options.tier
+    if base is None:
+        raise ValueError("options hold no tier; one is needed")
+    options = replace(options, chunk_tokens=fit_unit(trace, base.unit_tokens))
+    candidates = list_candidates(base, kappas, thetas, thresholds)
+    spec = load_model(model) if isinstance(model, str) else model
+    stream = _Stream.open(trace, options)
+    answers = []
+    for gpu in gpus:
+        prediction, served = _predict_one(stream, load_gpu(gpu) if isinstance(gpu, str) else gpu, spec, options)
+        beta = prediction.deployment.kv_bytes_per_token
+        needs = next((one for one in candidates if one.settings.needs_times), candidates[0])
+        tier = prepare_tier(trace, stream.tree, stream.order, served, needs.settings, beta)
+        capacities = options.host_gib or choose_capacities([prediction], STUDY_POINTS)
+        studies = study_capacities(tier, prediction, capacities, candidates, stream.first_request)
+        answers.append(AdmissionAnswer(prediction, tier, studies))
+    return AdmissionStudy(
+        trace, stream.order, options, stream.first_request, candidates, tuple(answers), stream.describe()
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from capplan.admission_study import AdmissionAnswer, Candidate
 from capplan.card import Card
 from capplan.costs import Overrides
 from capplan.deployment import GpuRoom
@@ -80,4 +81,17 @@ class Plan:
     options: Options
     first_request: int
     answers: tuple[Answer, ...]
+    assumptions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionStudy:
+    """Rules of write admission compared on one stream, one answer a GPU."""
+
+    trace: Trace
+    order: Order
+    options: Options
+    first_request: int
+    candidates: tuple[Candidate, ...]
+    answers: tuple[AdmissionAnswer, ...]
     assumptions: tuple[str, ...]

@@ -6,6 +6,7 @@ import numpy as np
 from builders import in_order, link_tokens
 
 from capplan.order import Order
+from capplan.prompts import Labels
 from capplan.simulation.presets import load_preset
 from capplan.simulation.simulator import TierSettings, prepare_tier, simulate_tier
 from capplan.tiers import GpuService
@@ -39,7 +40,8 @@ class Calls:
         paths = [prompt + output for prompt, output in calls]
         self.trace = link_tokens(paths, resolution, [len(prompt) for prompt, _ in calls])
         if tasks is not None:
-            self.trace.requests.task.codes[:] = tasks
+            labels = Labels.encode([None if task < 0 else str(task) for task in tasks])
+            self.trace = replace(self.trace, requests=replace(self.trace.requests, task=labels))
         self.tree = build_tree(self.trace)
         rows = in_order(range(len(calls))).rows
         self.order = Order("recorded", rows, None if times is None else np.array(times, float), None)

@@ -10,6 +10,7 @@ from capplan.errors import CapplanError
 COMMANDS = {
     "predict": "Predict prefill, restores and a verdict for every host capacity.",
     "simulate": "Simulate an engine's host tier as it really behaves.",
+    "admission": "Compare rules that limit writes to the host tier.",
     "card": "Print the settings each engine takes for a host capacity.",
     "ingest": "Turn any readable trace into the canonical prefix-linked file.",
     "check": "Show what a trace holds, who shares with whom, and what is odd about it.",

@@ -174,24 +174,6 @@ def store_by_turns(
 
 
 @kernel
-def store_absent(
-    store: recency.Store, rules: Rules, buffers: Buffers, begin: int, end: int, tally: Tally, c: int
-) -> None:
-    """`store_by_turns` of every stretch of units absent before the first of them is stored."""
-    units, mark = buffers.units, buffers.mark
-    for k in range(begin, end):
-        mark[units[k]] = PRESENT if recency.is_resident(store, units[k]) else WANTED
-    k = begin
-    while k < end:
-        first = k
-        while k < end and mark[units[k]] == WANTED:
-            k += 1
-        if k > first:
-            store_by_turns(store, rules, units, first, k, tally, c)
-        k = max(k, first + 1)
-
-
-@kernel
 def count_offers(offers: Offers, unit: int) -> int:
     """Note one more offer of a unit; how many are known of it."""
     tracked = offers.tracked
@@ -204,6 +186,31 @@ def count_offers(offers: Offers, unit: int) -> int:
         recency.insert(tracked, unit)
     offers.counts[unit] += 1
     return int(offers.counts[unit])
+
+
+@kernel
+def is_offered_enough(rules: Rules, offers: Offers, unit: int) -> bool:
+    """Whether an offer of a unit, noted here, is one that stores it."""
+    return rules.min_offers < 2 or count_offers(offers, unit) >= rules.min_offers
+
+
+@kernel
+def store_absent(
+    store: recency.Store, rules: Rules, offers: Offers, buffers: Buffers, begin: int, end: int, tally: Tally, c: int
+) -> None:
+    """`store_by_turns` of every stretch of units wanted and absent before the first of them is stored."""
+    units, mark = buffers.units, buffers.mark
+    for k in range(begin, end):
+        is_wanted = is_offered_enough(rules, offers, units[k]) and not recency.is_resident(store, units[k])
+        mark[units[k]] = WANTED if is_wanted else PRESENT
+    k = begin
+    while k < end:
+        first = k
+        while k < end and mark[units[k]] == WANTED:
+            k += 1
+        if k > first:
+            store_by_turns(store, rules, units, first, k, tally, c)
+        k = max(k, first + 1)
 
 
 @kernel
@@ -224,8 +231,7 @@ def store_together(
     wanted = 0
     for k in range(begin, end):
         unit = units[k]
-        is_wanted = rules.min_offers < 2 or count_offers(offers, unit) >= rules.min_offers
-        is_wanted = is_wanted and not recency.is_resident(store, unit)
+        is_wanted = is_offered_enough(rules, offers, unit) and not recency.is_resident(store, unit)
         mark[unit] = 2 * call + (1 if is_wanted else 0)
         wanted += 1 if is_wanted else 0
     needed = wanted - (rules.n_slots - store.totals[recency.RESIDENT])
@@ -278,7 +284,7 @@ def offer(
     elif rules.room != ROOM_BY_TURNS:
         store_together(store, rules, offers, buffers, begin, end, tally, c)
     elif rules.drops_duplicates:
-        store_absent(store, rules, buffers, begin, end, tally, c)
+        store_absent(store, rules, offers, buffers, begin, end, tally, c)
     else:
         store_by_turns(store, rules, buffers.units, begin, end, tally, c)
 

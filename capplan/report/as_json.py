@@ -7,18 +7,40 @@ holds no time stamp: the same input gives the same bytes.
 import json
 import math
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from capplan.plan import Answer, Plan
+from capplan.order import Order
+from capplan.plan import Answer, Options, Plan
 from capplan.prediction import BEST, TYPICAL, WORST, CapacityRow, Corner, Prediction
 from capplan.report.card import describe_card
 from capplan.report.sentences import list_cost_notes
+from capplan.trace import Trace
 
 FORMAT_VERSION = 1
 CURVE_STEPS = 2000
 ENDS = ("low", "typical", "high")
+
+
+class Planned(Protocol):
+    """What every answer tells of its question: a plan, or a study."""
+
+    @property
+    def trace(self) -> Trace:
+        """What was planned from."""
+
+    @property
+    def order(self) -> Order:
+        """The stream."""
+
+    @property
+    def options(self) -> Options:
+        """What was asked."""
+
+    @property
+    def first_request(self) -> int:
+        """Stream position from which on requests are counted."""
 
 
 def render(plan: Plan) -> str:
@@ -37,7 +59,7 @@ def dump(record: dict[str, Any]) -> str:
     return json.dumps(_clean(record), indent=1, allow_nan=False) + "\n"
 
 
-def describe_trace(plan: Plan) -> dict[str, Any]:
+def describe_trace(plan: Planned) -> dict[str, Any]:
     """What was planned from."""
     requests = plan.trace.requests
     return {
@@ -54,7 +76,7 @@ def describe_trace(plan: Plan) -> dict[str, Any]:
     }
 
 
-def describe_order(plan: Plan) -> dict[str, Any]:
+def describe_order(plan: Planned) -> dict[str, Any]:
     """The stream: how requests were ordered and which of them count."""
     return {
         "kind": plan.order.kind,
@@ -142,7 +164,7 @@ def describe_restore(answer: Answer) -> dict[str, Any]:
     }
 
 
-def describe_inputs(plan: Plan, prediction: Prediction) -> dict[str, Any]:
+def describe_inputs(plan: Planned, prediction: Prediction) -> dict[str, Any]:
     """Everything the numbers depend on besides the trace and the order."""
     deployment, costs, tiers = prediction.deployment, prediction.costs, prediction.tiers
     prices = prediction.prices

@@ -1,0 +1,106 @@
+"""`capplan admission`: what limiting writes does, rule by rule and capacity by capacity."""
+
+from typing import Any
+
+import click
+
+from capplan.cli import console, plan_options
+from capplan.cli import options as opt
+
+
+@click.command("admission")
+@opt.trace_options
+@click.option(
+    "--tier",
+    default="efficientagent",
+    show_default=True,
+    metavar="NAME",
+    help="Tier whose way of storing is kept (capplan tiers).",
+)
+@plan_options.decorate(plan_options.PLAN)
+@click.option(
+    "--kappa",
+    "kappas",
+    type=opt.NumberList(),
+    default=(2.0, 4.0, 8.0, 16.0, 32.0),
+    show_default="2,4,8,16,32",
+    help="New units a request may write under a rule.",
+)
+@click.option(
+    "--theta",
+    "thetas",
+    type=opt.NumberList(),
+    default=(0.95,),
+    show_default="0.95",
+    help="Shares of its room from which on a tier is full (conditioned).",
+)
+@click.option(
+    "--store-threshold",
+    "thresholds",
+    type=opt.NumberList(),
+    default=(2.0,),
+    show_default="2",
+    help="Offers from which on a unit is stored, as a rule of its own; 0 leaves it out.",
+)
+@click.option("--unit-tokens", type=opt.TOKENS, help="Tokens the tier stores as one. Default: the preset's.")
+@click.option(
+    "--window-s", type=opt.POSITIVE, default=60.0, show_default=True, help="Seconds that tasks and evictions count."
+)
+@click.option(
+    "--report-period-s",
+    type=opt.Number(min=0),
+    default=1.0,
+    show_default=True,
+    help="How often the tier reports; 0 at every moment.",
+)
+@click.option("--log", type=click.Path(dir_okay=False), metavar="FILE", help="Also write every decision, as Parquet.")
+@plan_options.decorate(plan_options.OUTPUT[:2])
+def command(**given: Any) -> None:
+    """Compare rules of write admission: computed, restored, written and declined tokens, hits lost and gained.
+
+    Every rule is simulated at every host capacity, against the tier without one; a line per capacity says which
+    rule to set, if any.
+    """
+    check_usage(given)
+    console.check_folder(given["out"], given["log"])
+    console.check_overwrites((given["out"], given["log"]), given["source"])
+    run(given)
+
+
+def check_usage(given: dict[str, Any]) -> None:
+    """Refuse numbers that are no rule; exit code 2."""
+    plan_options.check_plan(given)
+    if any(not 0 <= theta <= 1 for theta in given["thetas"]):
+        raise click.UsageError("--theta: shares from 0 to 1 are accepted")
+    if any(k != int(k) for k in given["thresholds"]):
+        raise click.UsageError("--store-threshold: whole numbers are accepted")
+
+
+def run(given: dict[str, Any]) -> None:
+    """Read, compare, write; the imports that take time happen here."""
+    from dataclasses import replace
+
+    from capplan.cli import reading
+    from capplan.output import written_whole
+    from capplan.pipeline import compare_admission
+    from capplan.report import admission as report
+    from capplan.simulation.presets import load_preset
+    from capplan.simulation.simulator import TierSettings
+
+    console.announce_compilation()
+    settings = TierSettings.of(load_preset(given["tier"]))
+    rule = replace(settings.rule, window_s=given["window_s"], report_period_s=given["report_period_s"])
+    tier = settings.change(unit_tokens=given["unit_tokens"], rule=rule)
+    options = plan_options.read_options(given, tier)
+    thresholds = [int(k) for k in given["thresholds"] if k >= 2]
+    trace = reading.read(given)
+    study = compare_admission(
+        trace, given["gpus"], given["model"], options, given["kappas"], given["thetas"], thresholds
+    )
+    console.warn(study.trace.notes)
+    text = report.render(study, given["output_format"])
+    if given["log"] is not None:
+        decisions = report.log_decisions(study)
+        with written_whole(given["log"]) as path:
+            decisions.write_parquet(path)
+    console.write_out(text, given["out"])
