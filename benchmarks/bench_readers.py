@@ -1,11 +1,13 @@
 """Reading: parsing and linking of every byte of a source, against its parser alone.
 
 Both sides get a file in the page cache and end with it read: capplan with a checked, linked trace, the
-parser with its objects. msgspec decodes into the shape the reader needs, ids as lists; orjson, where it
-is installed, into dicts. Imports and compilation are excluded, the garbage collector is on, as in a
-library. Last, whole processes ingest generated files of some gigabytes and report their peak memory.
+parser with its objects. msgspec, which capplan uses, decodes into the fields a reader needs, ids as
+lists; orjson, where it is installed, into dicts. Imports and compilation are excluded. The garbage
+collector is on, as in a library, but passes over what was there before. Last, folders of files, with
+two threads and with one.
 """
 
+import gc
 import gzip
 import tempfile
 from collections.abc import Callable, Iterator
@@ -14,32 +16,25 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import polars as pl
-from harness import MIB, Measure, Result, Settings, capplan, interleave, run_alone, run_process
+from harness import MIB, Measure, Result, Settings, interleave, run_alone
+from hash_sources import CONVERSATIONS, FORMATS, Mooncake, write_lines
 from streams import POOLED, TOKENS, make_prompts, shrink
 
 from capplan.kernels.chain import chain_blocks
 from capplan.prompts import Prompts
 from capplan.readers import Options, Selection, link_sources, read_trace
-from capplan.readers.key_file import read_keys
+from capplan.readers.canonical import write_trace
 from capplan.synthetic import generate
+from capplan.trace import Trace
 
 try:
     import orjson
 except ImportError:
     orjson = None
 
-JSON_TARGET, PARQUET_TARGET, MEMORY_MB = 1.7, 2.0, 1500
-GIB = 1 << 30
+JSON_TARGET, PARQUET_TARGET = 1.7, 2.0
+N_PARTS = 16
 MOST_IDS = 150_000
-
-
-class Mooncake(msgspec.Struct):
-    """A Mooncake row."""
-
-    timestamp: float
-    input_length: int
-    output_length: int
-    hash_ids: list[int]
 
 
 class Blocks(msgspec.Struct):
@@ -86,9 +81,9 @@ class Session(msgspec.Struct):
 def measure(settings: Settings) -> list[Result]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        results = [*compare_published(settings), *compare_generated(folder, settings)]
-        results += compare_threads(folder, settings)
-        return results + measure_memory(folder, settings)
+        results = [*compare_published(settings), *compare_formats(folder, settings)]
+        results += compare_generated(folder, settings)
+        return results + compare_threads(folder, settings)
 
 
 def compare_published(settings: Settings) -> list[Result]:
@@ -103,6 +98,18 @@ def compare_published(settings: Settings) -> list[Result]:
         paths = sorted(sessions.glob("*.json"))
         parse = lambda: [decoder.decode(path.read_bytes()) for path in paths]  # noqa: E731
         results += compare_json("kv-cache-tester folder, 77 files", sessions, parse, settings)
+    return results
+
+
+def compare_formats(folder: Path, settings: Settings) -> list[Result]:
+    """Formats of block hashes, written from one synthetic trace."""
+    results = []
+    for form in FORMATS:
+        trace = generate(shrink(CONVERSATIONS, 0.02 if settings.is_small else form.share))
+        path = write_lines(folder / f"{form.name}.jsonl", form.list_rows(trace))
+        what = f"{form.name}, {len(trace):,} requests"
+        results += compare_json(what, path, read_lines(path, form.shape), settings, **dict(form.options))
+        path.unlink()
     return results
 
 
@@ -125,13 +132,17 @@ def compare_generated(folder: Path, settings: Settings) -> list[Result]:
     return [*results, Result(what, ours, "polars reads the column", other, "the time", at_most=PARQUET_TARGET)]
 
 
-def compare_json(what: str, source: Path, parse: Callable[[], object], settings: Settings) -> list[Result]:
-    """Reading of a source against its parser; `parse` is msgspec's side."""
+def compare_json(
+    what: str, source: Path, parse: Callable[[], object], settings: Settings, **options: str
+) -> list[Result]:
+    """Reading of a source against its parser; `parse` is msgspec's side, `options` are the reader's."""
     paths = sorted(source.glob("*.json")) if source.is_dir() else [source]
     n_bytes = sum(path.stat().st_size for path in paths)
-    sides = {"capplan": lambda: read_trace(source), "msgspec": parse}
+    sides = {"capplan": lambda: read_trace(source, **options), "msgspec": parse}
     if orjson is not None:
         sides["orjson"] = lambda: [orjson.loads(text) for path in paths for text in split(path, source)]
+    gc.collect()
+    gc.freeze()
     seconds = interleave(sides, settings.rounds)
     measures = {name: Measure(samples, "s", n_bytes / 1e6, "MB") for name, samples in seconds.items()}
     what = f"{what}, {n_bytes / MIB:,.0f} MiB: parsed, linked and checked"
@@ -152,11 +163,11 @@ def split(path: Path, source: Path) -> list[bytes]:
     return [text] if source.is_dir() else text.splitlines()
 
 
-def list_token_rows(prompts: Prompts, first: int = 0) -> Iterator[dict]:
+def list_token_rows(prompts: Prompts) -> Iterator[dict]:
     sessions, offsets = prompts.requests.session.decode(), prompts.offsets.tolist()
     for k in range(len(prompts.requests)):
         ids = prompts.ids[offsets[k] : offsets[k + 1]] % MOST_IDS
-        yield {"token_ids": ids.tolist(), "session_id": f"{first}-{sessions[k]}"}
+        yield {"token_ids": ids.tolist(), "session_id": sessions[k]}
 
 
 def list_block_rows(prompts: Prompts) -> Iterator[dict]:
@@ -176,13 +187,6 @@ def list_block_rows(prompts: Prompts) -> Iterator[dict]:
         }
 
 
-def write_lines(path: Path, rows: Iterator[dict]) -> Path:
-    with path.open("wb") as file:
-        for row in rows:
-            file.write(msgspec.json.encode(row) + b"\n")
-    return path
-
-
 def write_parquet(path: Path, prompts: Prompts) -> Path:
     rows = [row["token_ids"] for row in list_token_rows(prompts)]
     frame = pl.DataFrame({"token_ids": pl.Series(rows, dtype=pl.List(pl.UInt32))})
@@ -191,89 +195,35 @@ def write_parquet(path: Path, prompts: Prompts) -> Path:
 
 
 def compare_threads(folder: Path, settings: Settings) -> list[Result]:
-    """A folder of compressed files with two threads and with one; the traces must be the same."""
+    """Folders of 16 files, plain and compressed, with two threads and with one; both must write the same bytes."""
     lines = (folder / "tokens.jsonl").read_bytes().splitlines(keepends=True)
-    parts = folder / "parts"
-    parts.mkdir()
-    step = max(1, len(lines) // 16)
-    for number, first in enumerate(range(0, len(lines), step)):
-        (parts / f"{number:03}.jsonl.gz").write_bytes(gzip.compress(b"".join(lines[first : first + step]), 1))
-
-    def read(n_workers: int):
-        return link_sources(parts, "auto", "chained", Options(), Selection(), n_workers)[0]
-
-    assert read(1).fingerprint == read(2).fingerprint
-    seconds = interleave({"two": lambda: read(2), "one": lambda: read(1)}, settings.rounds)
-    two, one = (Measure(samples) for samples in seconds.values())
-    return [Result("folder of 16 gzip files of token ids, two threads", two, "one thread", one, "faster")]
-
-
-def measure_memory(folder: Path, settings: Settings) -> list[Result]:
-    """Peak memory of `capplan ingest` on one large file of each kind."""
-    source, target = folder / "large.jsonl", folder / "large.parquet"
     results = []
-    for what, write, n_bytes in LARGE:
-        with source.open("wb") as file:
-            write(file, 4 * MIB if settings.is_small else n_bytes)
-        run = run_process(capplan("ingest", str(source), "-o", str(target), "--keep-keys"))
-        size = source.stat().st_size
-        trace = read_trace(target)
-        n_keys = read_keys(trace, target).segments.size
-        note = f"{len(trace):,} requests, {n_keys / 1e6:,.1f} million distinct blocks"
-        what = f"capplan ingest, {size / GIB:.2f} GiB of {what}, JSONL"
-        results.append(Result(f"{what}: peak memory", Measure((run.peak_mb,), "MB"), at_most=MEMORY_MB, note=note))
-        results.append(Result(f"{what}: whole process", Measure((run.seconds,), "s", size / 1e6, "MB")))
-        source.unlink()
+    for what, suffix, pack in (("gzip", ".jsonl.gz", lambda text: gzip.compress(text, 1)), ("plain", ".jsonl", bytes)):
+        parts = folder / what
+        parts.mkdir()
+        step = max(1, len(lines) // N_PARTS)
+        for number, first in enumerate(range(0, len(lines), step)):
+            (parts / f"{number:03}{suffix}").write_bytes(pack(b"".join(lines[first : first + step])))
+        sides = {n: lambda n=n, parts=parts: link_folder(parts, n) for n in (2, 1)}
+        check_bytes(folder, sides[1](), sides[2]())
+        two, one = (Measure(samples) for samples in interleave(sides, settings.rounds).values())
+        what = f"folder of {N_PARTS} {what} files of token ids, two threads"
+        results.append(Result(what, two, "one thread", one, "faster", note="same bytes"))
     return results
 
 
-def write_large_tokens(file, n_bytes: int) -> None:
-    """Agent prompts of about 32k tokens, of ever new tasks."""
-    workload = shrink(POOLED, 0.01)
-    number = 0
-    while file.tell() < n_bytes:
-        prompts = make_prompts(generate(workload, number), seed=number)
-        for row in list_token_rows(prompts, number):
-            file.write(msgspec.json.encode(row) + b"\n")
-            if file.tell() >= n_bytes:
-                return
-        number += 1
+def link_folder(folder: Path, n_workers: int) -> Trace:
+    return link_sources(folder, "auto", "chained", Options(), Selection(), n_workers)[0]
 
 
-def write_large_agents(file, n_bytes: int) -> None:
-    """Mooncake rows of agents whose prompts grow by 14 blocks a call up to 400, 200 on average."""
-    next_id = 1
-    while file.tell() < n_bytes:
-        agents = [[0]] * 32
-        for _ in range(28):
-            for k, path in enumerate(agents):
-                agents[k] = [*path, *range(next_id, next_id + 14)]
-                next_id += 14
-                write_row(file, agents[k], next_id)
+def check_bytes(folder: Path, one: Trace, two: Trace) -> None:
+    """Raise AssertionError where the two are not written alike."""
+    texts = []
+    for trace in (one, two):
+        write_trace(trace, folder / "linked.parquet")
+        texts.append((folder / "linked.parquet").read_bytes())
+    assert texts[0] == texts[1], "two threads write other bytes than one"
 
-
-def write_large_conversation(file, n_bytes: int) -> None:
-    """Mooncake rows of about 24 blocks of which 15 are new, as in the published conversation trace, without end."""
-    generator = np.random.default_rng(0)
-    next_id, recent = 1, [[0]] * 500
-    while file.tell() < n_bytes:
-        for k, which, cut, n_new in generator.integers((0, 0, 0, 4), (500, 500, 18, 27), (10_000, 4)).tolist():
-            ids = [*recent[which][:cut], *range(next_id, next_id + n_new)]
-            next_id += n_new
-            recent[k] = ids
-            write_row(file, ids, next_id)
-
-
-def write_row(file, ids: list[int], at: int) -> None:
-    row = {"timestamp": at, "input_length": 512 * len(ids), "output_length": 300, "hash_ids": ids}
-    file.write(msgspec.json.encode(row) + b"\n")
-
-
-LARGE = (
-    ("token ids of agents", write_large_tokens, 3 * GIB),
-    ("block hashes of agents", write_large_agents, 3 * GIB),
-    ("block hashes, two thirds of them new", write_large_conversation, GIB),
-)
 
 if __name__ == "__main__":
     run_alone(measure, __doc__)

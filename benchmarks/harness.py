@@ -16,11 +16,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 ROOT = Path(__file__).resolve().parents[1]
 CHILD = Path(__file__).with_name("child.py")
 MIB = 1 << 20
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +35,15 @@ class Settings:
         Counted rounds of each comparison.
     is_small : bool
         Tiny inputs: shows that the comparisons run and agree; the ratios mean nothing.
+    is_large : bool
+        Also what takes minutes and gigabytes of disk.
     mooncake : Path
         Folder with the published Mooncake traces.
     """
 
     rounds: int = 5
     is_small: bool = False
+    is_large: bool = False
     mooncake: Path = ROOT.parent / "shared" / "traces" / "mooncake"
 
 
@@ -112,6 +117,30 @@ class Result:
             return ""
         limit = f"{bound:g}x" if self.other is not None else f"{bound:g} {self.ours.unit}"
         return f"at {'least' if self.at_least is not None else 'most'} {limit}{'' if self.is_met else ': missed'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """One line of the memory table: a whole process that took in a generated file.
+
+    `n_references` counts the blocks of all prompts, `n_distinct` those of them that differ; `is_large`
+    marks what is measured with `Settings.is_large` only.
+    """
+
+    what: str
+    n_bytes: int
+    n_requests: int
+    n_references: int
+    n_distinct: int
+    seconds: float
+    peak_mb: float
+    at_most_mb: float | None = None
+    is_large: bool = False
+
+    @property
+    def is_met(self) -> bool | None:
+        """Whether it stays within its limit; None without one."""
+        return None if self.at_most_mb is None else self.peak_mb <= self.at_most_mb
 
 
 def format_digits(value: float) -> str:
@@ -220,22 +249,25 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     default = Settings()
     parser.add_argument("--rounds", type=int, default=default.rounds, help="counted rounds (default %(default)s)")
     parser.add_argument("--small", action="store_true", help="tiny inputs; the ratios mean nothing")
+    parser.add_argument("--large", action="store_true", help="also inputs of 3 GB: some minutes, 4 GB of disk")
     parser.add_argument("--mooncake", type=Path, default=default.mooncake, help="folder with the Mooncake traces")
 
 
 def to_settings(given: argparse.Namespace) -> Settings:
     """Settings out of parsed options; a trace file stands for its folder."""
     mooncake = given.mooncake.parent if given.mooncake.is_file() else given.mooncake
-    return Settings(rounds=max(1, given.rounds), is_small=given.small, mooncake=mooncake)
+    return Settings(max(1, given.rounds), given.small, given.large, mooncake)
 
 
-def run_alone(measure: Callable[[Settings], list[Result]], description: str | None) -> None:
+def run_alone(
+    measure: Callable[[Settings], list[T]], description: str | None, render: Callable[[list[T]], str] | None = None
+) -> None:
     """Main function of a script that is run by itself: measure and print."""
     from tables import render_table
 
     parser = argparse.ArgumentParser(description=(description or "").split("\n", 1)[0])
     add_options(parser)
     try:
-        print(render_table(measure(to_settings(parser.parse_args()))))
+        print((render or render_table)(measure(to_settings(parser.parse_args()))))
     except SkippedError as reason:
         print(f"skipped: {reason}", file=sys.stderr)

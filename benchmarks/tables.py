@@ -1,9 +1,9 @@
-"""Results as a Markdown table, and the table's place in a document."""
+"""Results as Markdown tables, and the tables' place in a document."""
 
 import re
 from collections.abc import Sequence
 
-from harness import Result
+from harness import Footprint, Result, format_amount
 
 BEGIN = "<!-- benchmarks:begin -->"
 END = "<!-- benchmarks:end -->"
@@ -17,6 +17,28 @@ def render_table(results: Sequence[Result]) -> str:
         what = f"{result.what}; {result.note}" if result.note else result.what
         cells = (what, result.ours.describe(), other, result.describe_value(), result.describe_target())
         lines.append("| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |")
+    return "\n".join(lines)
+
+
+def render_memory(footprints: Sequence[Footprint]) -> str:
+    """One row per input: what it holds, and the peak memory of the process that took it in."""
+    lines = [
+        "| input | size | requests | blocks in all prompts | distinct blocks | time | peak memory | target |",
+        "|---|---:|---:|---:|---:|---:|---:|---|",
+    ]
+    for run in footprints:
+        limit = "" if run.at_most_mb is None else f"at most {run.at_most_mb:,g} MB{'' if run.is_met else ': missed'}"
+        cells = (
+            run.what,
+            f"{run.n_bytes / 1e9:.2f} GB",
+            f"{run.n_requests:,}",
+            f"{run.n_references / 1e6:,.1f} million",
+            f"{run.n_distinct / 1e6:,.1f} million",
+            format_amount(run.seconds, "s"),
+            format_amount(run.peak_mb, "MB"),
+            limit,
+        )
+        lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 

@@ -7,126 +7,20 @@ does not depend on where the input is cut into batches, nor on which earlier pat
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, Self, TypeVar
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from capplan.errors import TraceError
 from capplan.kernels import link
+from capplan.key_tree import KeyTree
+from capplan.namespaces import ID_BITS, separate
 from capplan.prompts import Labels, Prompts, Requests, join_requests
 from capplan.trace import Trace
 
 Int64s = NDArray[np.int64]
-UInt32s = NDArray[np.uint32]
 UInt64s = NDArray[np.uint64]
-T = TypeVar("T", bound=np.generic)
-
-FIRST_ROOM = 1 << 16
-LARGEST_PLACE = (1 << 32) - 1
-NAMESPACE_BITS = 24
-ID_BITS = 64 - NAMESPACE_BITS
-
-
-@dataclass(slots=True)
-class Tree:
-    """Segments of the prefix tree and the table of their places; grows as paths are added.
-
-    Attributes
-    ----------
-    table : (slots,) uint32
-        Places of keys in `segments`, counted from 1; 0 is empty. At most half full.
-    segments : uint64
-        Keys of every row's own part of the tree, row after row.
-    starts : int64
-        Where each row's part begins; the last one, where the next row's would.
-    parent, shared : int64
-        Links of the rows, in blocks.
-    """
-
-    table: UInt32s
-    segments: UInt64s
-    starts: Int64s
-    parent: Int64s
-    shared: Int64s
-    n_rows: int = 0
-
-    @classmethod
-    def empty(cls) -> Self:
-        """A tree without rows."""
-        nothing = np.zeros(0, np.int64)
-        return cls(
-            np.zeros(2 * FIRST_ROOM, np.uint32),
-            np.zeros(FIRST_ROOM, np.uint64),
-            np.zeros(1, np.int64),
-            nothing,
-            nothing,
-        )
-
-    @classmethod
-    def rebuild(cls, keys: "Keys", parent: Int64s, shared: Int64s) -> Self:
-        """The tree of linked rows whose keys are known."""
-        capacity = 1 << max(FIRST_ROOM, keys.segments.size).bit_length()
-        tree = cls(
-            np.zeros(2 * capacity, np.uint32),
-            _enlarge(keys.segments, capacity),
-            keys.starts.copy(),
-            parent.copy(),
-            shared.copy(),
-            parent.size,
-        )
-        with np.errstate(over="ignore"):
-            link.fill_table(tree.table, tree.shift, tree.segments, keys.segments.size)
-        return tree
-
-    @property
-    def n_keys(self) -> int:
-        """Keys in use."""
-        return int(self.starts[self.n_rows])
-
-    @property
-    def room(self) -> int:
-        """Keys that fit without enlarging."""
-        return int(min(self.segments.size, self.table.size // 2))
-
-    @property
-    def shift(self) -> np.uint64:
-        """Bits a spread key is shifted by to give a slot."""
-        return np.uint64(65 - self.table.size.bit_length())
-
-    def add_rows(self, n_rows: int) -> None:
-        """Make room for `n_rows` more rows."""
-        needed = self.n_rows + n_rows
-        if needed > self.parent.size:
-            size = max(needed, 2 * self.parent.size)
-            self.parent = _enlarge(self.parent, size)
-            self.shared = _enlarge(self.shared, size)
-            self.starts = _enlarge(self.starts, size + 1)
-
-    def add_room(self, n_used: int, n_more: int) -> None:
-        """Keep the first `n_used` keys and make room for `n_more`, at least doubling what there is.
-
-        The table is made anew from the segments; the old one is gone before, so that both never take
-        memory at once.
-
-        Raises
-        ------
-        TraceError
-            More keys than 32-bit places can tell apart.
-        """
-        capacity = 1 << (max(2 * self.room, n_used + n_more) - 1).bit_length()
-        if n_used + n_more > LARGEST_PLACE:
-            raise TraceError(f"more than {LARGEST_PLACE:,} distinct blocks; link the parts of the trace apart")
-        self.table = np.zeros(0, np.uint32)
-        self.segments = _enlarge(self.segments, capacity)
-        self.table = np.zeros(2 * capacity, np.uint32)
-        link.fill_table(self.table, self.shift, self.segments, n_used)
-
-
-def _enlarge(array: NDArray[T], size: int) -> NDArray[T]:
-    larger = np.zeros(size, array.dtype)
-    larger[: array.size] = array
-    return larger
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +59,7 @@ class Linker:
             raise ValueError(f"ids is {ids!r}; accepted: 'chained', 'content'")
         self.rechains = ids == "content"
         self.kind: Literal["tokens", "hashes"] | None = None
-        self._tree = Tree.empty()
+        self._tree = KeyTree.empty()
         self._parts: list[Requests] = []
         self._block_tokens = 0
         self._outputs_known = False
@@ -177,7 +71,8 @@ class Linker:
         """A linker that goes on where the one that made `trace` stopped."""
         linker = cls("content" if keys.rechains else "chained")
         linker.kind = keys.kind
-        linker._tree = Tree.rebuild(keys, trace.parent, trace.shared_tokens // trace.resolution_tokens)
+        shared = trace.shared_tokens // trace.resolution_tokens
+        linker._tree = KeyTree.rebuild(keys.segments, keys.starts, trace.parent, shared)
         linker._parts = [trace.requests]
         linker._block_tokens = trace.resolution_tokens
         linker._outputs_known = trace.outputs_known
@@ -224,10 +119,11 @@ class Linker:
         self._parts.append(prompts.requests)
 
     def finish(self, source: str = "", notes: tuple[str, ...] = ()) -> Trace:
-        """The linked trace of all batches."""
+        """The linked trace of all batches; the table of keys is given up, and made anew if more follow."""
         if not self._parts:
             raise TraceError(f"{source}: no requests; at least one is needed")
         n = self._tree.n_rows
+        self._tree.drop_table()
         self._parts = [join_requests(self._parts)]
         return Trace(
             requests=self._parts[0],
@@ -259,7 +155,7 @@ class Linker:
             self._check_namespaces(prompts, where)
 
     def _check_namespaces(self, prompts: Prompts, where: str) -> None:
-        """Refuse what `_separate` could not keep apart, in this batch or together with earlier ones."""
+        """Refuse what `namespaces.separate` could not keep apart, in this batch or together with earlier ones."""
         ids = np.asarray(prompts.ids, np.uint64)
         spaces = prompts.namespaces
         if spaces is not None and spaces.any():
@@ -274,12 +170,12 @@ class Linker:
 
     def _link(self, prompts: Prompts, first: int = 0) -> tuple[int, int]:
         tree = self._tree
-        state = (tree.table, tree.shift, tree.room, tree.segments, tree.starts, tree.parent, tree.shared)
+        state = (tree.table, tree.places, tree.room, tree.segments, tree.starts, tree.parent, tree.shared)
         lengths = np.diff(prompts.offsets)
         n = lengths.size
         namespaces = np.zeros(n, np.uint64) if prompts.namespaces is None else prompts.namespaces
         if prompts.kind == "hashes" and not self.rechains:
-            keys = _separate(np.asarray(prompts.ids, np.uint64), lengths, namespaces)
+            keys = separate(np.asarray(prompts.ids, np.uint64), lengths, namespaces)
             return link.link_keys(keys, prompts.offsets, tree.n_rows, first, *state)
         ids, offsets, block = np.asarray(prompts.ids, np.uint32), prompts.offsets, prompts.block_tokens
         if prompts.kind == "hashes":
@@ -299,30 +195,6 @@ class Linker:
             f"{where}, {row}: block id {block_id} (block {block} of the prompt) has a second predecessor or "
             "position, so ids are not prefix-chained; --ids content chains them anew"
         )
-
-
-def _separate(ids: UInt64s, lengths: Int64s, namespaces: UInt64s) -> UInt64s:
-    """Keys that differ between namespaces.
-
-    Small namespaces go into the upper bits of small ids, which is exact. Where either is large, both are
-    mixed into 64 bits: different within a namespace, and by chance equal between two of them as seldom
-    as keys of token ids.
-    """
-    if not namespaces.any():
-        return ids
-    spaces = np.repeat(namespaces, lengths)
-    keys = (spaces << np.uint64(ID_BITS)) | ids
-    is_large = (spaces > 0) & ((spaces >> np.uint64(NAMESPACE_BITS) > 0) | (ids >> np.uint64(ID_BITS) > 0))
-    if is_large.any():
-        keys[is_large] = _mix(ids[is_large] ^ _mix(spaces[is_large]))
-    return keys
-
-
-def _mix(words: UInt64s) -> UInt64s:
-    """The finaliser of SplitMix64, a one-to-one map of 64-bit words."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
 
 
 def find_candidates(session: Labels) -> Int64s:

@@ -25,9 +25,12 @@ class Labels:
     @classmethod
     def encode(cls, values: Iterable[str | None]) -> Self:
         """Number distinct strings in order of first appearance."""
-        numbers: dict[str, int] = {}
-        codes = [-1 if value is None else numbers.setdefault(value, len(numbers)) for value in values]
-        return cls(np.array(codes, np.int64), tuple(numbers))
+        listed = list(values)
+        names = dict.fromkeys(listed)
+        names.pop(None, None)
+        numbers = {**dict(zip(names, range(len(names)), strict=True)), None: -1}
+        codes = np.fromiter(map(numbers.__getitem__, listed), np.int64, len(listed))
+        return cls(codes, tuple(name for name in names if name is not None))
 
     @classmethod
     def missing(cls, n_rows: int) -> Self:

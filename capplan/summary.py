@@ -140,11 +140,11 @@ def _count_known(seconds: NDArray[np.float64]) -> int:
 
 
 def _find_begin(ledger: dict[str, Any]) -> str | None:
-    origin = ledger.get("origin_s")
-    if ledger.get("is_epoch") is not True or not isinstance(origin, int | float):
+    origin, shift = ledger.get("origin_s"), ledger.get("shift_s", 0.0)
+    if ledger.get("is_epoch") is not True or not all(isinstance(moment, int | float) for moment in (origin, shift)):
         return None
     try:
-        return datetime.fromtimestamp(origin, UTC).isoformat(timespec="milliseconds")
+        return datetime.fromtimestamp(origin - shift, UTC).isoformat(timespec="milliseconds")
     except (OverflowError, ValueError, OSError):
         return None
 

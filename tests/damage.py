@@ -1,6 +1,10 @@
 """Ways to break a file, for tests that a reader ends in an answer or in one line."""
 
+import pytest
 from hypothesis import strategies as st
+
+from capplan.errors import TraceError
+from capplan.readers import read_trace
 
 edits = st.tuples(
     st.floats(0, 1, exclude_max=True), st.sampled_from(["flip", "cut", "drop", "add"]), st.integers(0, 255)
@@ -31,3 +35,11 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
     max_leaves=6,
 )
+
+
+def refusal(path, **options):
+    """The one line with which a source is refused, without its path."""
+    with pytest.raises(TraceError) as caught:
+        read_trace(path, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value).removeprefix(f"{path}")

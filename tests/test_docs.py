@@ -1,4 +1,4 @@
-"""The README's commands run, print what it shows, and its Python example works."""
+"""The commands of the README and the page of formats run and print what is shown; the Python example works."""
 
 import os
 import re
@@ -11,13 +11,14 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+FORMATS_PAGE = (ROOT / "docs/formats.md").read_text(encoding="utf-8")
 SETUP = ("python3 -m venv", "pip install")
 
 
-def find_commands():
+def find_commands(text):
     """(command, expected lines) of every console block; an expected "..." stands for any lines."""
     commands = []
-    for block in re.findall(r"```console\n(.*?)```", README, re.DOTALL):
+    for block in re.findall(r"```console\n(.*?)```", text, re.DOTALL):
         for line in block.splitlines():
             if line.startswith("$ "):
                 commands.append((line[2:], []))
@@ -34,8 +35,10 @@ def folder(tmp_path_factory):
     return place
 
 
-@pytest.mark.parametrize(("command", "expected"), find_commands(), ids=lambda value: str(value)[:60])
-def test_readme_command(command, expected, folder):
+@pytest.mark.parametrize(
+    ("command", "expected"), find_commands(README) + find_commands(FORMATS_PAGE), ids=lambda value: str(value)[:60]
+)
+def test_command_of_a_page(command, expected, folder):
     name, *arguments = command.split()
     assert name == "capplan"
     result = subprocess.run(
@@ -61,6 +64,15 @@ def test_readme_shows_the_answer_in_its_first_30_lines():
     head = README.splitlines()[:30]
     assert any(line.startswith("$ capplan predict") for line in head)
     assert any(line.startswith("![") for line in head)
+
+
+def test_every_format_and_every_choice_of_reading_stands_on_its_page():
+    from capplan.cli.options import FORMATS
+
+    for name in FORMATS:
+        assert f"`{name}`" in FORMATS_PAGE
+    for option in ("--from", "--ids content", "--lengths ids", "--namespace", "--tokenizer", "--assume-prefix"):
+        assert f"`{option}" in FORMATS_PAGE or f" {option}" in FORMATS_PAGE
 
 
 def test_links_of_the_documents_lead_somewhere():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from oracles import link_by_search
 from strategies import paths, split_paths
 
-from capplan import linking
+from capplan import key_tree, linking
 from capplan.errors import TraceError
 from capplan.linking import Linker, find_candidates, link_prompts
 from capplan.prompts import Labels
@@ -49,7 +49,7 @@ def test_paths_go_on_into_known_outputs(made, block):
 @given(paths(), st.integers(1, 3), st.integers(1, 5), st.randoms(use_true_random=False))
 def test_batch_cuts_and_room_for_growth_change_nothing(prompts, block, first_room, random):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(linking, "FIRST_ROOM", 1 << first_room)
+        patch.setattr(key_tree, "FIRST_SLOTS", 2 << first_room)
         pieces = [token_prompts(piece, block) for piece in cut_at_random(prompts, random)]
         trace = feed_in_pieces(pieces)
     assert links(trace) == link_by_search(prompts, block)
@@ -57,7 +57,7 @@ def test_batch_cuts_and_room_for_growth_change_nothing(prompts, block, first_roo
 
 
 def test_room_grows_for_one_path_longer_than_all_there_is(monkeypatch):
-    monkeypatch.setattr(linking, "FIRST_ROOM", 1)
+    monkeypatch.setattr(key_tree, "FIRST_SLOTS", 4)
     prompts = [[1], list(range(500)), [*range(499), 7]]
     assert links(link_tokens(prompts)) == ([-1, -1, 1], [0, 0, 499])
 
@@ -110,7 +110,7 @@ def test_relabelled_and_cut_hashes_give_the_same_links(prompts, block, random):
     relabelled = [[labels[key] for key in ids] for ids in chained]
     pieces = [hash_prompts(piece, block) for piece in cut_at_random(relabelled, random)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(linking, "FIRST_ROOM", 2)
+        patch.setattr(key_tree, "FIRST_SLOTS", 4)
         assert links(feed_in_pieces(pieces)) == links(link_tokens(prompts, block))
 
 

@@ -1,6 +1,7 @@
 """Published traces against reference results of one LRU simulation per capacity."""
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -8,8 +9,9 @@ import pytest
 from capplan.curve import build_curve, cover_requests
 from capplan.errors import TraceError
 from capplan.order import choose_order, follow_record
-from capplan.readers import read_trace
+from capplan.readers import kv_cache_tester, read_trace
 from capplan.readers.canonical import write_trace
+from capplan.readers.sample import Account, Options
 from capplan.runs import find_runs
 from capplan.tree import build_tree
 
@@ -181,6 +183,17 @@ def test_ten_files_chained_anew(content_hashed):
     assert trace.notes[-1] == "block ids chained anew by content (--ids content)"
 
 
+def test_raw_ids_would_find_more_than_they_stand_for(content_hashed):
+    """Leading ids met before, whatever stood in front of them: what chaining anew does not count."""
+    seen, n_covered = set(), 0
+    for batch in kv_cache_tester.read(content_hashed, Options(), Account()):
+        for begin, end in pairwise(batch.offsets.tolist()):
+            ids = batch.ids[begin:end].tolist()
+            n_covered += next((k for k, i in enumerate(ids) if i not in seen), len(ids))
+            seen.update(ids)
+    assert n_covered * 64 == 3_332_160
+
+
 def test_turns_logged_twice_are_collapsed_and_twin_sessions_reported(content_hashed, eight_clean_files):
     twice = "left out: second log line of a call that is logged twice (s, then n)"
     trace = read_trace(content_hashed, ids="content")
@@ -188,7 +201,7 @@ def test_turns_logged_twice_are_collapsed_and_twin_sessions_reported(content_has
     eight = read_trace(eight_clean_files)
     assert eight.notes[:2] == ("74 requests read as kv-cache-tester", f"74 {twice}")
     assert [note for note in trace.notes if "same sizes" in note] == [
-        "trace_0518.json has the same sizes as trace_0407.json: maybe the same session twice; both are kept"
+        "trace_0518 has the same sizes as trace_0407: maybe the same session twice; both are kept"
     ]
 
 

@@ -5,13 +5,9 @@ import json
 from dataclasses import dataclass
 
 import polars as pl
-import pytest
 from builders import chain, dump, write_jsonl
 from hypothesis import strategies as st
 from strategies import paths
-
-from capplan.errors import TraceError
-from capplan.readers import read_trace
 
 PARTIAL = 1 << 32  # ids from here on stand for partial blocks
 
@@ -141,6 +137,63 @@ def write_baseten(path, calls, block):
     return path
 
 
+def write_mooncake(path, calls, block):
+    rows = [
+        {"timestamp": call.sent_ms, "input_length": len(call.prompt), "output_length": call.n_output, "hash_ids": ids}
+        for call, ids in zip(calls, hash_blocks(calls, block), strict=True)
+    ]
+    return write_jsonl(path, rows)
+
+
+def describe_call(call):
+    """The columns of generic tables, but for ids."""
+    more = {"output_tokens": call.n_output, "session_id": call.session, "arrival_s": call.sent_ms / 1000}
+    return more | {"service_s": call.service_ms / 1000}
+
+
+def write_block_hashes(path, calls, block):
+    rows = [
+        {"block_hashes": [hex(i) for i in ids], "block_size": block, "input_tokens": len(call.prompt)}
+        | describe_call(call)
+        for call, ids in zip(calls, hash_blocks(calls, block), strict=True)
+    ]
+    return write_jsonl(path, rows)
+
+
+def write_block_hashes_as_parquet(path, calls, block):
+    rows = [
+        {"block_ids": ids, "block_size": block, "input_tokens": len(call.prompt)} | describe_call(call)
+        for call, ids in zip(calls, hash_blocks(calls, block), strict=True)
+    ]
+    pl.DataFrame(rows, schema_overrides={"block_ids": pl.List(pl.Int64)}).write_parquet(path)
+    return path
+
+
+def write_subagents(folder, calls, block, scope):
+    """One kv-cache-tester file: session "a" with the calls of "b" and "c" as sub-agents, in runs of their own.
+
+    Returns the folder, and the calls in the order of the file.
+    """
+    folder.mkdir(exist_ok=True)
+    requests, in_order = [], []
+    keys = {}
+    for session in ("a", "b", "c"):
+        own = [call for call in calls if call.session == session]
+        start = min((call.sent_ms for call in own), default=0) if session != "a" else 0
+        rows = []
+        for call in own:
+            ids = chain(call.prompt, block, keys if scope == "local" else keys.setdefault(session, {}))
+            sent = (call.sent_ms - start) / 1000
+            rows.append({"t": sent, "type": "n", "in": len(call.prompt), "out": call.n_output, "hash_ids": ids})
+        if session != "a":
+            rows = [{"t": start / 1000, "type": "subagent", "agent_id": session, "requests": rows}]
+        requests += rows
+        in_order += own
+    content = {"id": "x", "block_size": block, "requests": requests}
+    (folder / "a.json").write_bytes(dump(content | ({"hash_id_scope": scope} if scope else {})))
+    return folder, in_order
+
+
 def write_kv_cache_tester(folder, calls, block):
     """A file per session, in the order of `by_session`; ids are global."""
     folder.mkdir(exist_ok=True)
@@ -262,11 +315,3 @@ def write_growing_burstgpt(path, sessions):
 def read_rows(path):
     """The rows of a JSON Lines file."""
     return [json.loads(line) for line in path.read_bytes().splitlines() if line.strip()]
-
-
-def refusal(path, **options):
-    """The one line with which a source is refused, without its path."""
-    with pytest.raises(TraceError) as caught:
-        read_trace(path, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value).removeprefix(str(path))

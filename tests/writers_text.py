@@ -5,6 +5,7 @@ import gzip
 import json
 from dataclasses import dataclass
 
+import polars as pl
 from builders import dump, write_jsonl
 from hypothesis import strategies as st
 
@@ -164,6 +165,22 @@ def write_sagemaker(folder, made):
     return write_jsonl(folder / "capture.jsonl", rows)
 
 
+def write_baseten_prompts(folder, made):
+    rows = [
+        {
+            "timestamp_start_unix_ms": 1_900_000_000_000 + 1000 * number + k,
+            "prompt": bytes(render(before)).decode(),
+            "input_tokens": 1,
+            "output_tokens": len(answer),
+            "provided_session_id": conversation.name,
+        }
+        for number, conversation in enumerate(made)
+        for k, (before, answer) in enumerate(conversation.calls())
+    ]
+    pl.DataFrame(rows).write_ipc(folder / "prompts.arrow")
+    return folder / "prompts.arrow"
+
+
 TEXT_WRITERS = {  # format: writer, whether paths go on with the answers
     "mini-swe-agent": (write_mini_swe, True),
     "swe-agent": (write_swe, True),
@@ -174,6 +191,7 @@ TEXT_WRITERS = {  # format: writer, whether paths go on with the answers
     "aiperf-inputs": (write_aiperf, False),
     "lmcache-agent": (write_pre_gap, False),
     "sagemaker-capture": (write_sagemaker, False),
+    "baseten prompts": (write_baseten_prompts, False),
 }
 
 

@@ -42,6 +42,7 @@ def run(given: dict[str, Any]) -> None:
     console.warn(trace.notes)
     command_line = describe_command(given, trace.provenance.get("command", ""))
     if not (given["appends"] or given["keep_keys"]):
+        del keys  # they may take more memory than all the rest
         write_trace(trace, out, command_line)
         return
     if keys is None:

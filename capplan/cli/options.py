@@ -10,6 +10,7 @@ SMALLEST, LARGEST = 1e-9, 1e12
 FORMATS = (
     "capplan", "kv-cache-tester", "qwen-bailian", "mooncake-delta", "mooncake-extended", "mooncake", "dynamo",
     "lmcache-hashes", "baseten", "tracelab", "applied-compute", "burstgpt", "azure", "kv-events",
+    "lmcache-calls", "lmcache-log", "otel-spans",
     "replay-trace", "agent-run", "llmservingsim", "mini-swe-agent", "swe-agent", "tau-bench", "openhands",
     "lmcache-agent", "aiperf-inputs", "aibrix", "sagemaker-capture", "openai-chat", "token-ids", "block-hashes",
 )  # fmt: skip
@@ -108,6 +109,9 @@ def trace_options(command: Callable[..., Any]) -> Callable[..., Any]:
                          help="For text: a tokenizer.json or its folder; `bytes` for one token a byte."),
             click.option("--assume-prefix", type=click.Choice(["session"]),
                          help="For sizes without content: every call repeats its session's previous prompt."),
+            click.option("--lengths", type=click.Choice(["stated", "ids"]), default="stated", show_default=True,
+                         help="Where a prompt's length contradicts its block ids: believe it, or take block size "
+                         "times ids."),
             click.option("--model-filter", metavar="NAME",
                          help="Keep calls of this model; * and ? stand for anything."),
             click.option("--limit", type=click.IntRange(1), metavar="N", help="Keep the first N requests."),

@@ -55,5 +55,6 @@ def _find_choices(given: dict[str, Any]) -> tuple[Options, Selection]:
         model_filter=given["model_filter"],
         namespace=given["namespace"],
         assume_prefix=given["assume_prefix"],
+        lengths=given["lengths"],
     )
     return options, Selection(given["limit"], given["since"], given["until"])

@@ -1,10 +1,8 @@
 """Longest known prefix of every path, by chained keys, without visiting its blocks one by one.
 
-The tree is kept as segments: each row owns the part of its path that no earlier row has. A hash
-table maps a key to its place in the segments. It holds places, counted from 1, and the keys stand in
-the segments alone: 8 to 16 bytes of table and 8 of segments for a key. Keys of a path are known up to
-some depth and unknown beyond it, so the depth is found by binary search; only unknown keys are ever
-inserted.
+The tree is kept as segments: each row owns the part of its path that no earlier row has. A table
+(`key_table`) leads from a key to its place in the segments. Keys of a path are known up to some depth
+and unknown beyond it, so the depth is found by binary search; only unknown keys are ever inserted.
 """
 
 import numpy as np
@@ -12,54 +10,25 @@ from numpy.typing import NDArray
 
 from capplan.kernels import chain
 from capplan.kernels._jit import kernel
+from capplan.kernels.key_table import find_place, find_slot, make_entry, touch_slots
 
 Int64s = NDArray[np.int64]
 UInt32s = NDArray[np.uint32]
 UInt64s = NDArray[np.uint64]
 
-SPREAD = np.uint64(0x9E3779B97F4A7C15)
-BITS = np.uint64(64)
-
 MATCHED = -1
 
 
 @kernel
-def find_slot(table: UInt32s, shift: np.uint64, segments: UInt64s, key: np.uint64) -> np.int64:
-    """Slot of `key`: the one that leads to it, else the empty one where it belongs."""
-    slot = np.int64((key * SPREAD) >> shift)
-    mask = table.shape[0] - 1
-    while table[slot] != 0 and segments[table[slot] - 1] != key:
-        slot = (slot + 1) & mask
-    return slot
-
-
-@kernel
-def find_place(table: UInt32s, shift: np.uint64, segments: UInt64s, key: np.uint64) -> np.int64:
-    """Place of `key` in the segments; -1 where it is unknown."""
-    return np.int64(table[find_slot(table, shift, segments, key)]) - 1
-
-
-@kernel
-def fill_table(table: UInt32s, shift: np.uint64, segments: UInt64s, n_keys: int) -> None:
-    """Enter the first `n_keys` segment keys, all different, into an empty table."""
-    mask = table.shape[0] - 1
-    for place in range(n_keys):
-        slot = np.int64((segments[place] * SPREAD) >> shift)
-        while table[slot] != 0:
-            slot = (slot + 1) & mask
-        table[slot] = place + 1
-
-
-@kernel
 def count_known(
-    table: UInt32s, shift: np.uint64, segments: UInt64s, keys: UInt64s, begin: int, n_keys: int, known: int
+    table: UInt32s, places: np.uint64, segments: UInt64s, keys: UInt64s, begin: int, n_keys: int, known: int
 ) -> int:
     """Leading keys of ``keys[begin:begin + n_keys]`` in the table, the first `known` of them granted."""
     low = known
     high = n_keys
     while low < high:
         middle = (low + high + 1) // 2
-        if find_place(table, shift, segments, keys[begin + middle - 1]) >= 0:
+        if find_place(table, places, segments, keys[begin + middle - 1]) >= 0:
             low = middle
         else:
             high = middle - 1
@@ -116,15 +85,17 @@ def find_mismatch(
 
 @kernel
 def append_keys(
-    table: UInt32s, shift: np.uint64, segments: UInt64s, n_places: int, keys: UInt64s, begin: int, n_keys: int
+    table: UInt32s, places: np.uint64, segments: UInt64s, n_places: int, keys: UInt64s, begin: int, n_keys: int
 ) -> int:
     """Append keys to the segments and the table; index of the first one already there, else `MATCHED`."""
+    if touch_slots(table, keys, begin, n_keys) < 0:
+        return 0
     for k in range(n_keys):
-        slot = find_slot(table, shift, segments, keys[begin + k])
+        slot = find_slot(table, places, segments, keys[begin + k])
         if table[slot] != 0:
             return k
         segments[n_places + k] = keys[begin + k]
-        table[slot] = n_places + k + 1
+        table[slot] = make_entry(places, keys[begin + k], n_places + k)
     return MATCHED
 
 
@@ -135,7 +106,7 @@ def link_keys(
     first_row: int,
     first: int,
     table: UInt32s,
-    shift: np.uint64,
+    places: np.uint64,
     room: int,
     segments: UInt64s,
     starts: Int64s,
@@ -159,10 +130,10 @@ def link_keys(
         depth = offsets[i + 1] - begin
         if starts[row] + depth > room:
             return i, MATCHED
-        known = count_known(table, shift, segments, keys, begin, depth, 0)
+        known = count_known(table, places, segments, keys, begin, depth, 0)
         parent[row] = -1
         if known > 0:
-            place = find_place(table, shift, segments, keys[begin + known - 1])
+            place = find_place(table, places, segments, keys[begin + known - 1])
             q = find_row(starts, row, place)
             if shared[q] + place - starts[q] != known - 1:
                 return i, known - 1
@@ -171,7 +142,7 @@ def link_keys(
                 return i, differing + 1
             parent[row] = q
         shared[row] = known
-        clash = append_keys(table, shift, segments, starts[row], keys, begin + known, depth - known)
+        clash = append_keys(table, places, segments, starts[row], keys, begin + known, depth - known)
         if clash != MATCHED:
             return i, known + clash
         starts[row + 1] = starts[row] + depth - known
@@ -187,7 +158,7 @@ def link_ids(
     first_row: int,
     first: int,
     table: UInt32s,
-    shift: np.uint64,
+    places: np.uint64,
     room: int,
     segments: UInt64s,
     starts: Int64s,
@@ -218,12 +189,12 @@ def link_ids(
                 key = read_key(segments, starts, parent, shared, first_row + c, known)
                 scratch[known - 1] = key
         chain.chain_blocks(ids, begin + known * block_ids, block_ids, key, scratch[known:], depth - known)
-        known = count_known(table, shift, segments, scratch, 0, depth, known)
+        known = count_known(table, places, segments, scratch, 0, depth, known)
         parent[row] = -1
         if known > 0:
-            parent[row] = find_row(starts, row, find_place(table, shift, segments, scratch[known - 1]))
+            parent[row] = find_row(starts, row, find_place(table, places, segments, scratch[known - 1]))
         shared[row] = known
-        clash = append_keys(table, shift, segments, starts[row], scratch, known, depth - known)
+        clash = append_keys(table, places, segments, starts[row], scratch, known, depth - known)
         if clash != MATCHED:
             return i, known + clash
         starts[row + 1] = starts[row] + depth - known

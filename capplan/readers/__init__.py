@@ -18,7 +18,9 @@ from capplan.readers import canonical, files
 from capplan.readers.formats import FORMATS, detect_format
 from capplan.readers.gathering import Moment, Selection, gather
 from capplan.readers.ledger import Ledger
-from capplan.readers.sample import Namespace, Options
+from capplan.readers.lengths import FITTED, NOTHING_TO_FIT
+from capplan.readers.sample import Lengths, Namespace, Options
+from capplan.readers.settling import find_twins, settle, unsettle
 from capplan.readers.sources import Part, find_parts
 from capplan.schema import LARGEST_TOKENS
 from capplan.trace import Trace
@@ -38,6 +40,7 @@ def read_trace(
     model_filter: str | None = None,
     namespace: Namespace | None = None,
     assume_prefix: Literal["session"] | None = None,
+    lengths: Lengths = "stated",
     limit: int | None = None,
     since: Moment | None = None,
     until: Moment | None = None,
@@ -63,6 +66,8 @@ def read_trace(
         Where ids, and names of requests and sessions, mean the same; default: as the format says.
     assume_prefix : "session", optional
         For sources of sizes: let every call repeat its session's previous prompt.
+    lengths : "stated" or "ids"
+        Where a prompt's length contradicts its block ids: keep it, or take block size times ids.
     limit : int, optional
         Keep the first so many requests.
     since, until : float or datetime, optional
@@ -79,7 +84,7 @@ def read_trace(
     TraceError
         One line: file, row or line, what is wrong, what would be accepted.
     """
-    options = Options(block_size, tokenizer, model_filter, namespace, assume_prefix)
+    options = Options(block_size, tokenizer, model_filter, namespace, assume_prefix, lengths)
     return link_sources(source, format, ids, options, Selection(limit, since, until))[0]
 
 
@@ -150,7 +155,7 @@ def extend_trace(
         raise TraceError(
             f"{trace.source}: linked with --namespace {ledger.namespace or 'as the format says'}; it can only grow so"
         )
-    linker = Linker.resume(trace, keys)
+    linker = Linker.resume(replace(trace, requests=unsettle(trace.requests, ledger)), keys)
     with files.spooling():
         parts = find_parts(source, format, ledger)
         linked = next((part.path for part in parts if part.reader is canonical), None)
@@ -169,12 +174,15 @@ def link_parts(
     for part, prompts in _read_each(parts, options, selection, ledger, n_workers):
         linker.feed(prompts, part.path.name if len(parts) == 1 else str(part.path))
     ledger.kind, ledger.rechains = linker.kind, linker.rechains
-    notes = ledger.list_notes()
+    trace = linker.finish(name, ())
+    trace = replace(trace, requests=settle(trace.requests, ledger))
+    trace.check(name)
+    notes = ledger.list_notes() + find_twins(trace.requests, ledger)
     if linker.rechains:
         notes += ("block ids chained anew by content (--ids content)" if linker.kind == "hashes" else NO_EFFECT,)
-    trace = linker.finish(name, notes)
-    trace.check(name)
-    return replace(trace, provenance={"source": name, "ledger": ledger.to_record()})
+    if options.lengths == "ids" and FITTED not in ledger.found:
+        notes += (NOTHING_TO_FIT,)
+    return replace(trace, notes=notes, provenance={"source": name, "ledger": ledger.to_record()})
 
 
 def _read_each(
@@ -200,6 +208,8 @@ def _check_choices(format: str, options: Options, selection: Selection) -> None:
         raise ValueError(f"namespace is {options.namespace!r}; accepted: {', '.join(map(repr, get_args(Namespace)))}")
     if options.assume_prefix not in (None, "session"):
         raise ValueError(f"assume_prefix is {options.assume_prefix!r}; accepted: 'session'")
+    if options.lengths not in get_args(Lengths):
+        raise ValueError(f"lengths is {options.lengths!r}; accepted: {', '.join(map(repr, get_args(Lengths)))}")
     if selection.limit is not None and selection.limit < 1:
         raise ValueError(f"limit is {selection.limit}; 1 or more is accepted")
 
@@ -214,7 +224,7 @@ def _read_linked(parts: list[Part], options: Options, selection: Selection, ids:
     if options != Options() or not selection.is_everything:
         raise TraceError(
             f"{path}: a linked trace is read as it is; --limit, --since, --until, --model-filter, --namespace, "
-            "--tokenizer and --assume-prefix are accepted where it is made"
+            "--tokenizer, --lengths and --assume-prefix are accepted where it is made"
         )
     trace = canonical.read(path)
     return trace if ids == "chained" else replace(trace, notes=(*trace.notes, NO_EFFECT))

@@ -13,6 +13,7 @@ from capplan.prompts import Prompts
 from capplan.readers import hashes, tables
 from capplan.readers.columns import INPUT_NAMES, find_counts, make_requests
 from capplan.readers.id_lists import IdList, parse_ids
+from capplan.readers.lengths import fit_lengths
 from capplan.readers.sample import Account, Options, Sample
 from capplan.readers.tables import Batch
 from capplan.schema import LARGEST_TOKENS
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
     import polars as pl
 
 NAME = "block-hashes"
-CARRIES = "Parquet or JSONL with block_ids, block_hashes or hash_ids, and block_size (or --block-size)"
+CARRIES = "Parquet, Arrow or JSONL with block_ids, block_hashes or hash_ids, and block_size (or --block-size)"
 NEEDED = "a list of block hashes"
 ID_NAMES = ("block_ids", "block_hashes", "hash_ids")
 
 
-class Row(msgspec.Struct, gc=False):
-    """One request; seconds for all times."""
+class Row(tables.Row, gc=False):
+    """One request."""
 
     block_ids: IdList | msgspec.UnsetType = msgspec.UNSET
     block_hashes: IdList | msgspec.UnsetType = msgspec.UNSET
@@ -37,15 +38,6 @@ class Row(msgspec.Struct, gc=False):
     input_length: int | msgspec.UnsetType | None = msgspec.UNSET
     output_tokens: int | msgspec.UnsetType | None = msgspec.UNSET
     output_length: int | msgspec.UnsetType | None = msgspec.UNSET
-    request_id: str | int | msgspec.UnsetType = msgspec.UNSET
-    session_id: str | int | msgspec.UnsetType | None = msgspec.UNSET
-    task_id: str | int | msgspec.UnsetType | None = msgspec.UNSET
-    arrival_s: float | msgspec.UnsetType | None = msgspec.UNSET
-    timestamp: float | msgspec.UnsetType | None = msgspec.UNSET
-    start_s: float | msgspec.UnsetType | None = msgspec.UNSET
-    gap_s: float | msgspec.UnsetType | None = msgspec.UNSET
-    service_s: float | msgspec.UnsetType | None = msgspec.UNSET
-    tail_gap_s: float | msgspec.UnsetType | None = msgspec.UNSET
 
 
 def matches(sample: Sample) -> bool:
@@ -62,6 +54,7 @@ def read(path: Path, options: Options, account: Account) -> Iterator[Prompts]:
         if n_input is None:
             n_input = np.diff(offsets) * block
             account.assume("no prompt lengths: taken as block size times block hashes")
+        n_input = fit_lengths(n_input, offsets, block, options, account)
         ids, offsets = hashes.keep_full_blocks(ids, offsets, n_input, block, batch.where)
         yield Prompts(make_requests(batch, n_input, None, account), ids, offsets, "hashes", block)
 
@@ -79,11 +72,12 @@ def read_hashes(batch: Batch) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         raise TraceError(f"{batch.where(0)}: no block hashes; accepted: {', '.join(ID_NAMES)}")
     lists = batch.columns[name]
     if tables.is_parquet_series(lists):
-        return _read_series(lists, name, batch)
+        return read_series(lists, name, batch)
     return parse_ids(lists, name, batch.where, NEEDED)
 
 
-def _read_series(column: "pl.Series", name: str, batch: Batch) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+def read_series(column: "pl.Series", name: str, batch: Batch) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """As `read_hashes`, of a column of a Parquet or Arrow file; `name` is its name."""
     import polars as pl
 
     if isinstance(column.dtype, pl.Array):

@@ -7,15 +7,16 @@ prompt and response as far as its own length allows. Nothing in the file says so
 import csv
 import io
 from collections.abc import Iterator
+from itertools import chain, dropwhile
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from capplan.errors import TraceError
-from capplan.prompts import Labels, NumberNames, Prompts, Requests
+from capplan.prompts import Prompts
 from capplan.readers import files, jsonl
-from capplan.readers.clock import Clock, Responses
+from capplan.readers.clock import Clock, Responses, number_requests
 from capplan.readers.growth import GrowingPaths, check_length, in_one_file
 from capplan.readers.jsonl import RowBatch
 from capplan.readers.lines import Count, Seconds, Wait, keep_rows
@@ -70,17 +71,22 @@ def read(path: Path, options: Options, account: Account) -> Iterator[Prompts]:
 def read_rows(path: Path) -> Iterator[tuple[int, Row]]:
     """Line numbers and rows; raises TraceError for a column that is missing or a field of another type."""
     with files.open_bytes(path) as file, io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
-        reader = csv.DictReader(text, skipinitialspace=True)
+        number = 1
         try:
+            lines = dropwhile(lambda pair: not pair[1].strip(), enumerate(text, 1))
+            number, header = next(lines, (1, ""))
+            reader = csv.DictReader(chain([header], (line for _, line in lines)), skipinitialspace=True)
             names = [name.strip() for name in reader.fieldnames or ()]
             reader.fieldnames = names
             for name in (*NEEDED, SESSION):
                 if name not in names:
                     raise TraceError(f"{path}: column {name!r} is missing; accepted: {CARRIES}")
+            n_blank = number - 1
             for fields in reader:
-                yield reader.line_num, _to_row(fields, f"{path}, line {reader.line_num}")
+                number = n_blank + reader.line_num
+                yield number, _to_row(fields, f"{path}, line {number}")
         except (csv.Error, UnicodeDecodeError) as error:
-            raise TraceError(f"{path}, line {reader.line_num}: not CSV ({error}); a complete row is needed") from error
+            raise TraceError(f"{path}, line {number}: not CSV ({error}); a complete row is needed") from error
 
 
 def _to_row(fields: dict[str, str], where: str) -> Row:
@@ -119,19 +125,13 @@ def make_prompts(
     if n_failed:
         account.found["request without a response: kept, its prompt was sent"] += n_failed
     ids, offsets = jsonl.flatten(keys)
-    sessions = [row.session for row in rows]
-    labels = Labels.encode(sessions)
-    arrival_s = clock.read(row.sent for row in rows)
-    service_s = np.array([np.nan if row.service is None else row.service for row in rows])
-    requests = Requests.of(
+    requests = number_requests(
         np.array([row.n_input for row in rows], np.int64),
-        output_tokens=np.array([row.n_output for row in rows], np.int64),
-        request_ids=NumberNames.starting_at(account.n_read, len(rows)),
-        session=labels,
-        task=labels,
-        arrival_s=arrival_s,
-        gap_s=responses.find_gaps(sessions, arrival_s, service_s),
-        service_s=service_s,
+        np.array([row.n_output for row in rows], np.int64),
+        [row.session for row in rows],
+        clock.read(row.sent for row in rows),
+        np.array([np.nan if row.service is None else row.service for row in rows]),
+        responses,
+        account,
     )
-    account.n_read += len(rows)
     return Prompts(requests, ids, offsets, "hashes", block, outputs_known=True, namespaces=in_one_file(len(rows)))

@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from capplan.prompts import unknown_seconds
+from capplan.prompts import Labels, NumberNames, Requests, unknown_seconds
 from capplan.readers.sample import Account
 
+Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
 
 BACKWARDS = "request sent before the one in front of it in the file; a recorded order sorts by time, ties in file order"
@@ -37,23 +38,31 @@ class Clock:
         self._is_epoch = is_epoch
         self._is_stream = is_stream
         self._first: float | None = None
-        self._last = math.nan
 
     def read(self, times: Iterable[float | None]) -> Float64s:
         """Seconds since the first known arrival, NaN where unknown; counts steps back in time."""
-        values = np.array([math.nan if time is None else time for time in times], np.float64)
+        values = np.array(times if isinstance(times, np.ndarray) else list(times), np.float64)  # null becomes NaN
         known = values[~np.isnan(values)]
         if not known.size:
             return unknown_seconds(values.size)
         if self._first is None:
-            self._first = self._last = float(known[0])
+            self._first = float(known[0])
             self._account.origin_s = self._first / self._per_second
             self._account.is_epoch = self._is_epoch
-        n_back = int((np.diff(known, prepend=self._last) < 0).sum())
-        if n_back and self._is_stream:
-            self._account.found[BACKWARDS] += n_back
-        self._last = float(known[-1])
+        if self._is_stream:
+            tell_steps_back(known, self._account)
         return (values - self._first) / self._per_second
+
+
+def tell_steps_back(times: Float64s, account: Account) -> None:
+    """Count times, in any unit, that are before the one in front of them, also across batches; NaN is unknown."""
+    known = times[~np.isnan(times)]
+    if not known.size:
+        return
+    n_back = int((np.diff(known, prepend=account.last_s) < 0).sum())
+    if n_back:
+        account.found[BACKWARDS] += n_back
+    account.last_s = float(known[-1])
 
 
 class Responses:
@@ -70,6 +79,43 @@ class Responses:
                 gaps[k] = sent - self._ends.get(session, math.nan)
                 self._ends[session] = sent + service
         return gaps
+
+
+def number_requests(
+    n_input: Int64s,
+    n_output: Int64s,
+    sessions: Sequence[str | None],
+    arrival_s: Float64s,
+    service_s: Float64s,
+    responses: Responses,
+    account: Account,
+) -> Requests:
+    """Requests called by their number in the file, every session a task; counts them as read.
+
+    Parameters
+    ----------
+    n_input, n_output : (n,) int64
+        Tokens of prompts and outputs.
+    sessions : sequence of str or None
+    arrival_s, service_s : (n,) float64
+        Seconds, NaN where unknown; the gaps follow from them.
+    responses : Responses
+        Of the batches before.
+    account : Account
+    """
+    labels = Labels.encode(sessions)
+    first = account.n_read
+    account.n_read += len(sessions)
+    return Requests.of(
+        n_input,
+        output_tokens=n_output,
+        request_ids=NumberNames.starting_at(first, len(sessions)),
+        session=labels,
+        task=labels,
+        arrival_s=arrival_s,
+        gap_s=responses.find_gaps(sessions, arrival_s, service_s),
+        service_s=service_s,
+    )
 
 
 def to_epoch(text: str) -> float:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from capplan.errors import TraceError
 from capplan.prompts import Labels, NumberNames, Requests
+from capplan.readers.clock import tell_steps_back
 from capplan.readers.sample import Account
 from capplan.readers.tables import Batch
 from capplan.schema import LARGEST_TOKENS
@@ -127,6 +128,7 @@ def _arrivals(batch: Batch, account: Account) -> NDArray[np.float64] | None:
     elif name == "timestamp":
         account.assume("timestamp is read as seconds")
     seconds = _seconds(batch, name, values)
+    tell_steps_back(seconds, account)
     known = seconds[~np.isnan(seconds)]
     if account.origin_s is None and known.size:
         account.origin_s = float(known[0])

@@ -5,12 +5,12 @@ block, as unsigned 64-bit integers. Its session is the agent's trajectory; the t
 parents. Lines are in the order of responses. Tool events name no prompt and are counted only.
 """
 
-import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from capplan.errors import TraceError
 from capplan.prompts import Labels, Prompts, Requests
@@ -20,6 +20,8 @@ from capplan.readers.id_lists import IdList
 from capplan.readers.jsonl import RowBatch
 from capplan.readers.lines import MS, BlockSize, Count, Milliseconds, WaitMs
 from capplan.readers.sample import Account, Options, Sample
+
+Float64s = NDArray[np.float64]
 
 NAME = "dynamo"
 CARRIES = "Dynamo request trace v1 JSONL: request_end events with replay hashes, trace_block_size, session and parent"
@@ -56,6 +58,9 @@ class Agent(msgspec.Struct, gc=False):
     trajectory_id: str | int | None = None
     parent_session_id: str | int | None = None
     parent_trajectory_id: str | int | None = None
+
+
+NOBODY = Agent()
 
 
 class Event(msgspec.Struct, gc=False):
@@ -103,15 +108,15 @@ def read(path: Path, options: Options, account: Account) -> Iterator[Prompts]:
     n_cached = n_reported = 0
     for batch in jsonl.read_batches(path, Row):
         calls = take_calls(batch, options, account)
-        for k, call in enumerate(calls.rows):
-            block = call.replay.trace_block_size if block is None else block
-            if call.replay.trace_block_size != block or call.parent is not None:
-                _add_parent(call, calls.where(k), block, parents)
+        if not calls.rows:
+            continue
+        block = calls.rows[0].replay.trace_block_size if block is None else block
+        add_parents(calls, block, parents)
+        for call in calls.rows:
             if call.request.cached_tokens is not None:
                 n_cached += call.request.cached_tokens
                 n_reported += call.replay.input_length
-        if block is not None and calls.rows:
-            yield make_prompts(calls, block, parents, clock, responses, account)
+        yield make_prompts(calls, block, parents, clock, responses, options, account)
     if n_reported:
         account.assume(f"the server found {n_cached} of {n_reported} prompt tokens cached (for comparison only)")
 
@@ -137,34 +142,36 @@ def take_calls(batch: RowBatch[Row], options: Options, account: Account) -> RowB
             account.skipped["request without replay hashes"] += 1
         elif options.keeps_model(event.request.model, account):
             numbers.append(batch.numbers[k])
-            agent = event.agent_context or Agent()
-            calls.append(
-                Call(
-                    event.request,
-                    event.request.replay,
-                    _name(agent.trajectory_id, agent.session_id),
-                    _name(agent.parent_trajectory_id, agent.parent_session_id),
-                    event.event_time_unix_ms,
-                )
-            )
+            agent = event.agent_context or NOBODY
+            session = agent.session_id if agent.trajectory_id is None else agent.trajectory_id
+            parent = agent.parent_session_id if agent.parent_trajectory_id is None else agent.parent_trajectory_id
+            names = None if session is None else str(session), None if parent is None else str(parent)
+            calls.append(Call(event.request, event.request.replay, *names, event.event_time_unix_ms))
     return RowBatch(batch.path, numbers, calls)
 
 
-def _name(first: str | int | None, second: str | int | None) -> str | None:
-    name = second if first is None else first
-    return None if name is None else str(name)
+def add_parents(calls: RowBatch[Call], block: int, parents: dict[str, str]) -> None:
+    """Note what the calls say of their sessions' parents.
 
-
-def _add_parent(call: Call, where: str, block: int, parents: dict[str, str]) -> None:
-    if call.replay.trace_block_size != block:
-        raise TraceError(
-            f"{where}: trace_block_size is {call.replay.trace_block_size} after {block}; one size per trace is accepted"
-        )
-    if call.session is not None and call.parent not in (None, call.session):
-        known = parents.setdefault(call.session, str(call.parent))
-        if known != call.parent:
+    Raises
+    ------
+    TraceError
+        Another block size than `block`, or a session with two parents.
+    """
+    first: dict[tuple[int, str | None, str | None], int] = {}
+    for k, call in enumerate(calls.rows):
+        first.setdefault((call.replay.trace_block_size, call.session, call.parent), k)
+    for (size, session, parent), k in first.items():
+        if size != block:
             raise TraceError(
-                f"{where}: session {call.session!r} has parents {known!r} and {call.parent!r}; one is accepted"
+                f"{calls.where(k)}: trace_block_size is {size} after {block}; one size per trace is accepted"
+            )
+        if session is None or parent in (None, session):
+            continue
+        known = parents.setdefault(session, str(parent))
+        if known != parent:
+            raise TraceError(
+                f"{calls.where(k)}: session {session!r} has parents {known!r} and {parent!r}; one is accepted"
             )
 
 
@@ -177,31 +184,40 @@ def _find_root(session: str, parents: dict[str, str]) -> str:
 
 
 def make_prompts(
-    calls: RowBatch[Call], block: int, parents: dict[str, str], clock: Clock, responses: Responses, account: Account
+    calls: RowBatch[Call],
+    block: int,
+    parents: dict[str, str],
+    clock: Clock,
+    responses: Responses,
+    options: Options,
+    account: Account,
 ) -> Prompts:
     """The Prompts of one batch."""
     rows = calls.rows
-    n_input = [call.replay.input_length for call in rows]
-    ids, offsets = lines.take_full_blocks(
-        [call.replay.input_sequence_hashes for call in rows], HASHES, n_input, block, calls.where
-    )
+    lengths = [call.replay.input_length for call in rows]
+    hashes = [call.replay.input_sequence_hashes for call in rows]
+    n_input, ids, offsets = lines.take_full_blocks(hashes, HASHES, lengths, block, calls.where, options, account)
     sessions = [call.session for call in rows]
-    times = [_find_times(call) for call in rows]
-    if any(call.request.request_received_ms is None for call in rows):
+    session = Labels.encode(sessions)
+    roots = Labels.encode(_find_root(name, parents) for name in session.names)
+    received_ms = np.array([call.request.request_received_ms for call in rows], np.float64)
+    if np.isnan(received_ms).any():
         account.assume("calls without a time of receipt are dated back from their end by their total time, if known")
-    if any(call.request.output_tokens is None for call in rows):
+    n_output = [call.request.output_tokens for call in rows]
+    if None in n_output:
         account.assume("calls without output_tokens are taken to generate nothing")
-    n_odd = sum(call.request.input_tokens not in (None, n) for call, n in zip(rows, n_input, strict=True))
+    stated = np.array([call.request.input_tokens for call in rows], np.float64)
+    n_odd = int((~np.isnan(stated) & (stated != np.array(lengths))).sum())
     if n_odd:
         account.found["request whose input_tokens differ from the length its hashes stand for, which is taken"] += n_odd
-    arrival_s = clock.read(sent for sent, _ in times)
-    service_s = np.array([service / MS for _, service in times], np.float64)
+    sent_ms, service_ms = find_times(rows, received_ms)
+    arrival_s, service_s = clock.read(sent_ms), service_ms / MS
     requests = Requests.of(
-        np.array(n_input, np.int64),
-        output_tokens=np.array([call.request.output_tokens or 0 for call in rows], np.int64),
+        n_input,
+        output_tokens=np.array([n or 0 for n in n_output], np.int64),
         request_ids=[str(call.request.request_id) for call in rows],
-        session=Labels.encode(sessions),
-        task=Labels.encode(None if session is None else _find_root(session, parents) for session in sessions),
+        session=session,
+        task=Labels(np.append(roots.codes, -1)[session.codes], roots.names),
         arrival_s=arrival_s,
         gap_s=responses.find_gaps(sessions, arrival_s, service_s),
         service_s=service_s,
@@ -210,11 +226,9 @@ def make_prompts(
     return Prompts(requests, ids, offsets, "hashes", block)
 
 
-def _find_times(call: Call) -> tuple[float | None, float]:
-    """When a call was received, and how long it took, in ms; None and NaN where unknown."""
-    sent, service, end = call.request.request_received_ms, call.request.total_time_ms, call.end_ms
-    if sent is None and end is not None:
-        sent = end - (service or 0)
-    if service is None and sent is not None and end is not None and end > sent:
-        service = end - sent
-    return sent, math.nan if service is None else service
+def find_times(rows: Sequence[Call], received_ms: Float64s) -> tuple[Float64s, Float64s]:
+    """When every call was received and how long it took, both (n,), in ms; NaN where unknown."""
+    took_ms = np.array([call.request.total_time_ms for call in rows], np.float64)
+    end_ms = np.array([call.end_ms for call in rows], np.float64)
+    sent_ms = np.where(np.isnan(received_ms), end_ms - np.nan_to_num(took_ms), received_ms)
+    return sent_ms, np.where(np.isnan(took_ms) & (end_ms > sent_ms), end_ms - sent_ms, took_ms)

@@ -119,14 +119,10 @@ class _Frame:
         return replace(prompts, requests=requests, namespaces=namespaces)
 
     def _name_requests(self, names: Sequence[str]) -> Sequence[str]:
-        """Numbers of rows continue those of earlier files; other names stay."""
-        n, first = len(names), self.n_rows
+        """Numbers of rows continue those of earlier files; a file's own names stay."""
         if not isinstance(names, NumberNames):
-            if n == 0 or names[0] != str(first) or names[-1] != str(first + n - 1):
-                return names
-            if list(names) != list(NumberNames.starting_at(first, n)):
-                return names
-        return NumberNames.starting_at(self.first_row + first, n)
+            return names
+        return NumberNames.starting_at(self.first_row + self.n_rows, len(names))
 
     def _shift_clock(self, requests: Requests) -> NDArray[np.float64]:
         origin, ledger = self.account.origin_s, self.ledger

@@ -1,4 +1,8 @@
-"""Block hashes as sources write them: integers of any sign or strings, up to 64 bits, never floats."""
+"""Block hashes as sources write them: integers of any sign or strings, up to 64 bits, never floats.
+
+A string is hexadecimal, also one of decimal digits only, since among hexadecimal hashes some have no
+letter. One of 17 to 20 decimal digits is decimal: that is how long 64-bit hashes are written so.
+"""
 
 from collections.abc import Callable, Sequence
 from itertools import chain
@@ -9,6 +13,7 @@ from numpy.typing import NDArray
 from capplan.errors import TraceError
 
 MASK = (1 << 64) - 1
+DECIMAL_DIGITS = range(17, 21)
 
 
 def to_keys(values: list[int] | list[str] | list[int | str], where: str) -> NDArray[np.uint64]:
@@ -20,9 +25,11 @@ def to_keys(values: list[int] | list[str] | list[int | str], where: str) -> NDAr
         An integer beyond 64 bits, or a string that is not a hexadecimal or decimal number.
     """
     try:
-        return np.array(values, np.uint64)
+        if str not in set(map(type, values)):
+            return np.array(values, np.uint64)
     except (OverflowError, ValueError, TypeError):
-        return np.array([_to_key(value, k, where) for k, value in enumerate(values)], np.uint64)
+        pass
+    return np.array([_to_key(value, k, where) for k, value in enumerate(values)], np.uint64)
 
 
 def flatten_keys(
@@ -32,16 +39,27 @@ def flatten_keys(
     offsets = np.zeros(len(lists) + 1, np.int64)
     np.cumsum([len(ids) for ids in lists], out=offsets[1:])
     try:
-        return np.fromiter(chain.from_iterable(lists), np.uint64, int(offsets[-1])), offsets
+        if str not in set(map(type, chain.from_iterable(lists))):
+            return np.fromiter(chain.from_iterable(lists), np.uint64, int(offsets[-1])), offsets
     except (OverflowError, ValueError, TypeError):
-        keys = [to_keys(list(ids), locate(k)) for k, ids in enumerate(lists)]
-        return np.concatenate(keys), offsets
+        pass
+    keys = [to_keys(list(ids), locate(k)) for k, ids in enumerate(lists)]
+    return np.concatenate(keys), offsets
+
+
+def read_hex(values: list[int | str], where: str) -> list[int]:
+    """Hashes whose strings are all hexadecimal, of longer ones the low 64 bits; raises TraceError as `to_keys`."""
+    try:
+        return [(int(value, 16) if isinstance(value, str) else value) & MASK for value in values]
+    except ValueError:
+        return [int(key) for key in to_keys(values, where)]
 
 
 def _to_key(value: int | str, index: int, where: str) -> int:
     if isinstance(value, str):
         try:
-            return (int(value) if value.isdecimal() else int(value, 16)) & MASK
+            is_decimal = len(value) in DECIMAL_DIGITS and value.isdecimal()
+            return int(value, 10 if is_decimal else 16) & MASK
         except ValueError:
             raise TraceError(
                 f"{where}: block hash {index} is {value[:40]!r}; accepted: an integer or a hexadecimal string"

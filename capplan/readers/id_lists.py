@@ -51,9 +51,22 @@ def parse_ids(
         Something that is no list of whole numbers and strings, or a value that is no 64-bit number.
     """
     ids, offsets, n_usual = _parse(lists, np.uint64)
+    if n_usual < len(lists):
+        ids, offsets, n_usual = _parse_strings(lists, has_decimals=True)
     if n_usual == len(lists):
         return ids, offsets
     return hashes.flatten_keys(_decode_all(_any_ids, lists, name, locate, needed), locate)
+
+
+def parse_hex_ids(
+    lists: Sequence[IdList], name: str, locate: Callable[[int], str]
+) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """As `parse_ids`, but strings are hexadecimal even where they have decimal digits only."""
+    ids, offsets, n_usual = _parse_strings(lists, has_decimals=False)
+    if n_usual == len(lists):
+        return ids, offsets
+    decoded = _decode_all(_any_ids, lists, name, locate, "")
+    return hashes.flatten_keys([hashes.read_hex(keys, locate(k)) for k, keys in enumerate(decoded)], locate)
 
 
 def parse_small_ids(
@@ -72,12 +85,26 @@ def parse_small_ids(
 
 def _parse(lists: Sequence[IdList], dtype: type[T]) -> tuple[NDArray[T], NDArray[np.int64], int]:
     """Ids, offsets, and how many lists were plain numbers of the type."""
-    text = np.frombuffer(b"".join(lists), np.uint8)
-    ends = np.cumsum(np.fromiter(map(len, lists), np.int64, len(lists)))
+    text, ends = _join(lists)
     ids = np.empty(text.size // 2 + 1, dtype)
     offsets = np.zeros(len(lists) + 1, np.int64)
     n_usual = digits.parse_lists(text, ends, ids, offsets, np.uint64(np.iinfo(dtype).max))
     return ids[: offsets[n_usual]].copy(), offsets, n_usual
+
+
+def _parse_strings(lists: Sequence[IdList], *, has_decimals: bool) -> tuple[NDArray[np.uint64], NDArray[np.int64], int]:
+    """As `_parse`, of lists of strings."""
+    text, ends = _join(lists)
+    ids = np.empty(text.size // 4 + 1, np.uint64)
+    offsets = np.zeros(len(lists) + 1, np.int64)
+    with np.errstate(over="ignore"):
+        n_usual = digits.parse_string_lists(text, ends, ids, offsets, has_decimals)
+    return ids[: offsets[n_usual]].copy(), offsets, n_usual
+
+
+def _join(lists: Sequence[IdList]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """The text of all lists, and where each of them ends."""
+    return np.frombuffer(b"".join(lists), np.uint8), np.cumsum(np.fromiter(map(len, lists), np.int64, len(lists)))
 
 
 def _decode_all(

@@ -14,8 +14,6 @@ from capplan.schema import LARGEST_S, LARGEST_TOKENS
 PAIR_WINDOW_S = 60.0
 WRAPPER = "subagent"
 
-Sizes = tuple[tuple[int | None, int | None], ...]
-
 
 class Call(msgspec.Struct, rename={"n_input": "in", "n_output": "out"}):
     """A model call (`in`, `out`, `hash_ids`) or a sub-agent's wrapper (`requests`)."""
@@ -110,8 +108,8 @@ def collapse_pairs(entries: list[Entry], account: Account) -> list[Entry]:
     return kept
 
 
-def report_twins(entries: list[Entry], task: str, file: Path, seen: dict[Sizes, str], account: Account) -> None:
-    """Tell of sessions, and of sub-agents of one session, that have the same sizes."""
+def report_twins(entries: list[Entry], task: str, account: Account) -> None:
+    """Tell of sub-agents of one session that have the same sizes; of whole sessions, `settling` does."""
     agents: dict[str, list[tuple[int | None, int | None]]] = {}
     for entry in entries:
         if entry.stream != task:
@@ -119,7 +117,3 @@ def report_twins(entries: list[Entry], task: str, file: Path, seen: dict[Sizes, 
     n_twins = len(agents) - len(set(map(tuple, agents.values())))
     if n_twins:
         account.found["sub-agent with the same sizes as another of its session: both are kept"] += n_twins
-    sizes = tuple((entry.call.n_input, entry.call.n_output) for entry in entries)
-    if len(sizes) > 1 and sizes in seen:
-        account.assume(f"{file.name} has the same sizes as {seen[sizes]}: maybe the same session twice; both are kept")
-    seen.setdefault(sizes, file.name)

@@ -17,12 +17,15 @@ from capplan.prompts import Labels, Prompts, Requests
 from capplan.readers import files
 from capplan.readers.clock import Clock, to_epoch
 from capplan.readers.documents import read_document
+from capplan.readers.first_look import find_sessions
 from capplan.readers.id_lists import parse_ids
-from capplan.readers.kv_cache_calls import Call, Entry, Session, Sizes, collapse_pairs, list_calls, report_twins
-from capplan.readers.sample import Account, Options, Sample, find_sessions
+from capplan.readers.kv_cache_calls import Call, Entry, Session, collapse_pairs, list_calls, report_twins
+from capplan.readers.lengths import fit_lengths
+from capplan.readers.sample import Account, Options, Sample
 from capplan.schema import LARGEST_TOKENS
 
 NAME = "kv-cache-tester"
+STATED = "prompt lengths that contradict their ids are kept as stated; --lengths ids takes block size times ids"
 CARRIES = "JSON session or folder of sessions with block_size and requests of t, in, out, hash_ids"
 
 
@@ -36,7 +39,6 @@ def read(path: Path, options: Options, account: Account) -> Iterator[Prompts]:
     if options.block_tokens is not None:
         raise TraceError(f"{path}: --block-size is given, but kv-cache-tester files state their own")
     clock = Clock(1, account, is_epoch=True, is_stream=False)
-    seen: dict[Sizes, str] = {}
     n_spaces = n_undated = 0
     block: int | None = None
     for file in find_sessions(path) if path.is_dir() else [path]:
@@ -47,11 +49,11 @@ def read(path: Path, options: Options, account: Account) -> Iterator[Prompts]:
         task = _name_task(file, path)
         entries = [e for e in list_calls(session, file, task, account) if options.keeps_model(e.call.model, account)]
         entries = collapse_pairs(entries, account)
-        report_twins(entries, task, file, seen, account)
+        report_twins(entries, task, account)
         account.n_read += len(entries)
         n_undated += session.start_ts is None
         if entries:
-            prompts = make_prompts(session, file, task, n_spaces, entries, clock, account)
+            prompts = make_prompts(session, file, task, n_spaces, entries, clock, options, account)
             n_spaces += len(prompts.requests.session.names)
             yield prompts
     if n_undated:
@@ -75,13 +77,21 @@ def _check_block_size(session: Session, file: Path, known: int | None) -> int:
 
 
 def make_prompts(
-    session: Session, file: Path, task: str, n_spaces: int, entries: list[Entry], clock: Clock, account: Account
+    session: Session,
+    file: Path,
+    task: str,
+    n_spaces: int,
+    entries: list[Entry],
+    clock: Clock,
+    options: Options,
+    account: Account,
 ) -> Prompts:
     """The Prompts of one file, its namespaces numbered after the `n_spaces` of earlier files."""
     block = session.block_size
     calls = [entry.call for entry in entries]
-    n_input = np.array([call.n_input for call in calls], np.int64)
     ids, offsets = parse_ids([call.hash_ids for call in calls], "hash_ids", lambda k: entries[k].where)
+    n_input = np.array([call.n_input for call in calls], np.int64)
+    n_input = fit_lengths(n_input, offsets, block, options, account)
     ids, offsets = _keep_full_blocks(ids, offsets, n_input, block, account)
     start = np.array([entry.start_s for entry in entries])
     arrival_s = None if session.start_ts is None else clock.read((_read_start(session, file) + start).tolist())
@@ -124,6 +134,7 @@ def _keep_full_blocks(
     ):
         if count.any():
             account.found[what] += int(count.sum())
+            account.assume(STATED)
     n_kept = np.minimum(n_ids, full)
     place = np.arange(ids.size) - np.repeat(offsets[:-1], n_ids)
     kept = np.zeros(offsets.size, np.int64)

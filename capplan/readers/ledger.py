@@ -7,6 +7,8 @@ from typing import Any, Self
 
 from capplan.readers.sample import Account
 
+EARLIEST_LATER = "the first request of the sources is not the earliest: arrivals count from the one that is"
+
 
 @dataclass(slots=True)
 class Ledger:
@@ -26,6 +28,8 @@ class Ledger:
         Namespaces of ids in use.
     origin_s, is_epoch
         As in `Account`, of the first file with a clock: all others are brought onto it.
+    shift_s : float
+        What was added to all arrivals for the earliest to be at 0.
     namespace : str, optional
         Scope of ids the caller asked for.
     kind : "tokens" or "hashes"
@@ -44,6 +48,7 @@ class Ledger:
     n_spaces: int = 0
     origin_s: float | None = None
     is_epoch: bool = False
+    shift_s: float = 0.0
     namespace: str | None = None
     kind: str | None = None
     rechains: bool = False
@@ -84,4 +89,5 @@ class Ledger:
             read[-1] += f", {self.n_files} files"
         left_out = [f"{count} left out: {reason}" for reason, count in sorted(self.skipped.items())]
         oddities = [f"{count} x {what}" for what, count in sorted(self.found.items())]
-        return (*read, *left_out, *oddities, *self.assumed)
+        moved = [EARLIEST_LATER] if self.shift_s else []
+        return (*read, *left_out, *oddities, *self.assumed, *moved)

@@ -1,7 +1,8 @@
 """Types and columns that rows of several formats have in common, first of all their block ids."""
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, TypeVar
+from types import NoneType
+from typing import Annotated, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 from capplan.readers import hashes
 from capplan.readers.id_lists import IdList, parse_ids
 from capplan.readers.jsonl import RowBatch
+from capplan.readers.lengths import fit_lengths
+from capplan.readers.sample import Account, Options
 from capplan.schema import LARGEST_S, LARGEST_TOKENS
 
 MS = 1000.0
@@ -34,15 +37,30 @@ def keep_rows(batch: RowBatch[Row], wanted: Sequence[bool]) -> RowBatch[Row]:
     return RowBatch(batch.path, [batch.numbers[k] for k in kept], [batch.rows[k] for k in kept])
 
 
+def to_names(values: list[str | int | None]) -> list[str | None]:
+    """Names, of which some may be numbers, as strings."""
+    if set(map(type, values)) <= {str, NoneType}:
+        return cast(list[str | None], values)
+    return [None if value is None else str(value) for value in values]
+
+
 def take_full_blocks(
-    lists: Sequence[IdList], name: str, n_tokens: Sequence[int], block: int, where: Callable[[int], str]
-) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Ids of full blocks, flat, and their offsets; a last id may stand for a partial block.
+    lists: Sequence[IdList],
+    name: str,
+    n_tokens: Sequence[int],
+    block: int,
+    where: Callable[[int], str],
+    options: Options,
+    account: Account,
+) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]]:
+    """Prompt lengths, ids of full blocks, flat, and their offsets; a last id may stand for a partial block.
 
     Raises
     ------
     TraceError
-        A number of ids that contradicts the length, or something that is no list of ids; `name` is the field.
+        A number of ids that contradicts the length, unless the ids are to be believed, or something that is no
+        list of ids; `name` is the field.
     """
     ids, offsets = parse_ids(lists, name, where)
-    return hashes.keep_full_blocks(ids, offsets, np.array(n_tokens, np.int64), block, where)
+    lengths = fit_lengths(np.array(n_tokens, np.int64), offsets, block, options, account)
+    return lengths, *hashes.keep_full_blocks(ids, offsets, lengths, block, where)

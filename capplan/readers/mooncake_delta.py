@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capplan.errors import TraceError
-from capplan.linking import ID_BITS
+from capplan.namespaces import ID_BITS
 from capplan.prompts import Labels, NumberNames, Prompts, Requests
 from capplan.readers import hashes, jsonl
 from capplan.readers.clock import Clock

@@ -7,24 +7,24 @@ launched by it, is a sub-agent: it belongs to that session's task.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import partial
-from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from capplan.errors import TraceError
-from capplan.prompts import Labels, Prompts, Requests
+from capplan.prompts import Labels, NumberNames, Prompts, Requests
 from capplan.readers import hashes, jsonl
 from capplan.readers.clock import Clock
-from capplan.readers.id_lists import is_null, parse_ids
+from capplan.readers.id_lists import NULL, is_null, parse_ids
 from capplan.readers.jsonl import RowBatch
-from capplan.readers.lines import MS
+from capplan.readers.lengths import fit_lengths
+from capplan.readers.lines import MS, to_names
 from capplan.readers.mooncake import BLOCK_TOKENS
-from capplan.readers.mooncake_sessions import Row, Sessions
+from capplan.readers.mooncake_sessions import Call, Row, Sessions
 from capplan.readers.sample import Account, Options, Sample
 
 NAME = "mooncake-extended"
@@ -59,13 +59,22 @@ def read(path: Path, options: Options, account: Account) -> Iterator[Prompts]:
     block = options.block_tokens or BLOCK_TOKENS
     clock = Clock(MS, account)
     known = Sessions(account)
-    for batch in jsonl.read_batches(path, Row):
-        for k, row in enumerate(batch.rows):
-            if is_null(row.hash_ids) or read_foreign(row) != NO_FOREIGN:
-                _check_dialect(row, batch.where(k))
-        yield make_prompts(batch, block, clock, known, account)
+    for batch in jsonl.read_batches(path, Row, Call):
+        _check_dialects(batch)
+        yield make_prompts(batch, block, clock, known, options, account)
     known.check_end()
     account.assume(f"timestamps and delays are milliseconds and blocks {block} tokens, as Mooncake rows define them")
+
+
+def _check_dialects(batch: RowBatch[Call]) -> None:
+    rows = batch.rows
+    is_other = type(rows[0]) is Row and any(map(NO_FOREIGN.__ne__, map(read_foreign, rows)))
+    if is_other or NULL in [row.hash_ids for row in rows]:
+        for k, row in enumerate(rows):
+            if type(row) is Row:
+                _check_dialect(row, batch.where(k))
+            if is_null(row.hash_ids):
+                raise TraceError(f"{batch.where(k)}: hash_ids is missing; a list of block ids on every row is accepted")
 
 
 def _check_dialect(row: Row, where: str) -> None:
@@ -82,42 +91,52 @@ def _check_dialect(row: Row, where: str) -> None:
     for name in TEXT_FIELDS:
         if getattr(row, name) is not msgspec.UNSET and is_null(row.hash_ids):
             raise TraceError(f"{where}: {name} holds text and there are no hash_ids; rows with hash_ids are accepted")
-    if is_null(row.hash_ids):
-        raise TraceError(f"{where}: hash_ids is missing; a list of block ids on every row is accepted")
 
 
-def make_prompts(batch: RowBatch[Row], block: int, clock: Clock, known: Sessions, account: Account) -> Prompts:
+def make_prompts(
+    batch: RowBatch[Call], block: int, clock: Clock, known: Sessions, options: Options, account: Account
+) -> Prompts:
     """The Prompts of one batch."""
     rows = batch.rows
     ids, offsets = parse_ids([row.hash_ids for row in rows], "hash_ids", batch.where)
     n_input = _find_lengths(rows, np.diff(offsets) * block, account)
+    n_input = fit_lengths(n_input, offsets, block, options, account)
     n_output = [row.output_tokens if row.output_length is None else row.output_length for row in rows]
     if None in n_output:
         account.assume("calls without an output length are taken to generate nothing")
-    first_ids = [int(ids[at]) if at < end else None for at, end in pairwise(offsets.tolist())]
+    sessions = Labels.encode(to_names([row.session_id for row in rows]))
+    known.compare_heads(sessions, ids, offsets)
     ids, offsets = hashes.keep_full_blocks(ids, offsets, n_input, block, batch.where)
-    names = [str(account.n_read + k if row.request_id is None else row.request_id) for k, row in enumerate(rows)]
-    sessions = [None if row.session_id is None else str(row.session_id) for row in rows]
-    gaps = [
-        known.add(row, name, session, first_id, partial(batch.where, k))
-        for k, (row, name, session, first_id) in enumerate(zip(rows, names, sessions, first_ids, strict=True))
-    ]
+    names = _name_calls(rows, account.n_read)
+    gap_s = known.add(batch, names, sessions)
     requests = Requests.of(
         n_input,
         output_tokens=np.array([n or 0 for n in n_output], np.int64),
         request_ids=names,
-        session=Labels.encode(sessions),
-        task=Labels.encode(None if session is None else known.tasks[session] for session in sessions),
+        session=sessions,
+        task=known.find_tasks(sessions),
         arrival_s=clock.read([row.created_time if row.timestamp is None else row.timestamp for row in rows]),
-        gap_s=np.array(gaps, np.float64),
+        gap_s=gap_s,
     )
     account.n_read += len(rows)
     return Prompts(requests, ids, offsets, "hashes", block)
 
 
-def _find_lengths(rows: Sequence[Row], full: NDArray[np.int64], account: Account) -> NDArray[np.int64]:
+def _name_calls(rows: Sequence[Call], first: int) -> Sequence[str]:
+    """Names of calls; those without one are numbered."""
+    names = to_names([row.request_id for row in rows])
+    n_missing = names.count(None)
+    if n_missing == len(names):
+        return NumberNames.starting_at(first, len(names))
+    if n_missing:
+        names = [str(first + k) if name is None else name for k, name in enumerate(names)]
+    return cast(list[str], names)
+
+
+def _find_lengths(rows: Sequence[Call], full: NDArray[np.int64], account: Account) -> NDArray[np.int64]:
     """Prompt lengths as stated, else those of `full` blocks."""
     stated = [row.input_tokens if row.input_length is None else row.input_length for row in rows]
-    if None in stated:
-        account.assume("calls without an input length are taken to fill their blocks")
+    if None not in stated:
+        return np.array(stated, np.int64)
+    account.assume("calls without an input length are taken to fill their blocks")
     return np.array([n if length is None else length for n, length in zip(full.tolist(), stated, strict=True)])

@@ -71,7 +71,7 @@ def _count_rows(path: Path) -> int:
 
 
 @contextmanager
-def readable(path: Path) -> Iterator[None]:
+def readable(path: Path, what: str = "Parquet") -> Iterator[None]:
     """Turn failures of the operating system and of polars, its panics included, into a TraceError."""
     import polars as pl
 
@@ -81,7 +81,7 @@ def readable(path: Path) -> Iterator[None]:
     except OSError as error:
         raise TraceError(f"{path}: {error.strerror or error}; a readable file is needed") from error
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise TraceError(f"{path}: not readable as Parquet ({first_line(error)}); a complete file is needed") from error
+        raise TraceError(f"{path}: not readable as {what} ({first_line(error)}); a complete file is needed") from error
 
 
 def first_line(error: BaseException) -> str:

@@ -23,6 +23,7 @@ NAME = "qwen-bailian"
 CARRIES = "JSONL with chat_id, parent_chat_id, timestamp in s, input_length, output_length, hash_ids of 16-token blocks"
 BLOCK_TOKENS = 16
 NO_PARENT = -1
+ORPHAN = "chat whose parent is not in front of it: its session is that of a later one, else the parent itself"
 
 
 class Row(msgspec.Struct, gc=False):
@@ -51,10 +52,12 @@ def read(path: Path, options: Options, account: Account) -> Iterator[Prompts]:
     for batch in jsonl.read_batches(path, Row):
         sessions = find_roots(batch, roots, turns, account)
         rows = batch.rows
-        n_input = [row.input_length for row in rows]
-        ids, offsets = lines.take_full_blocks([row.hash_ids for row in rows], "hash_ids", n_input, block, batch.where)
+        lengths = [row.input_length for row in rows]
+        n_input, ids, offsets = lines.take_full_blocks(
+            [row.hash_ids for row in rows], "hash_ids", lengths, block, batch.where, options, account
+        )
         requests = Requests.of(
-            np.array(n_input, np.int64),
+            n_input,
             output_tokens=np.array([row.output_length for row in rows], np.int64),
             request_ids=[str(row.chat_id) for row in rows],
             session=sessions,
@@ -85,7 +88,9 @@ def find_roots(batch: RowBatch[Row], roots: dict[int, int], turns: dict[int, int
             roots[row.chat_id] = row.chat_id
             continue
         if row.parent_chat_id not in roots:
-            account.found["chat whose parent comes later or not at all: the parent is taken as its session"] += 1
+            account.found[
+                "chat whose parent is not in front of it: its session is that of a later one, else the parent itself"
+            ] += 1
             roots[row.parent_chat_id] = row.parent_chat_id
         roots[row.chat_id] = roots[row.parent_chat_id]
         before = turns.get(row.parent_chat_id)

@@ -16,8 +16,9 @@ from capplan.prompts import Prompts
 from capplan.readers import files, jsonl
 from capplan.readers.calls import NO_TOKENS, UNKNOWN, Call, pack, refuse_block_size, to_tokens
 from capplan.readers.documents import EMPTY
+from capplan.readers.first_look import find_files
 from capplan.readers.lines import Count, Wait
-from capplan.readers.sample import DECODE_ERRORS, Account, Options, Sample, find_files
+from capplan.readers.sample import DECODE_ERRORS, Account, Options, Sample
 
 NAME = "replay-trace"
 CARRIES = "folder of JSONL(.gz), one per task: instance_id and tail_gap_s, then calls with prompt_suffix and output"

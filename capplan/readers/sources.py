@@ -12,9 +12,9 @@ from types import ModuleType
 
 from capplan.errors import TraceError
 from capplan.readers import files
+from capplan.readers.first_look import find_files, take_sample
 from capplan.readers.formats import FORMATS, detect_format, find_reader
 from capplan.readers.ledger import Ledger
-from capplan.readers.sample import find_files, take_sample
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,33 @@
-"""Batches of generic Parquet and JSONL tables as columns, one reader for both."""
+"""Batches of generic Parquet, Arrow and JSONL tables as columns, one reader for all."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal
 
 import msgspec
 
-from capplan.readers import files, jsonl, parquet
+from capplan.readers import arrow, files, jsonl, parquet
 from capplan.readers.id_lists import NULL
 from capplan.readers.sample import PARQUET_MAGIC
+
+MAGIC_BYTES = 8
+
+
+class Row(msgspec.Struct, gc=False):
+    """What a row may say of its request beside ids and lengths; seconds for all times."""
+
+    request_id: str | int | msgspec.UnsetType = msgspec.UNSET
+    session_id: str | int | msgspec.UnsetType | None = msgspec.UNSET
+    task_id: str | int | msgspec.UnsetType | None = msgspec.UNSET
+    arrival_s: float | msgspec.UnsetType | None = msgspec.UNSET
+    timestamp: float | msgspec.UnsetType | None = msgspec.UNSET
+    start_s: float | msgspec.UnsetType | None = msgspec.UNSET
+    gap_s: float | msgspec.UnsetType | None = msgspec.UNSET
+    service_s: float | msgspec.UnsetType | None = msgspec.UNSET
+    tail_gap_s: float | msgspec.UnsetType | None = msgspec.UNSET
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +38,7 @@ class Batch:
     ----------
     path : Path
     unit : "line" or "row"
-        How messages call a row: lines of JSONL are counted from 1, rows of Parquet from 0.
+        How messages call a row: lines of JSONL are counted from 1, rows of Parquet and Arrow from 0.
     numbers : sequence of int
         Number of every row.
     columns : dict
@@ -47,12 +64,20 @@ class Batch:
         return next((name for name in names if name in self.columns), None)
 
 
+def find_columnar(path: Path) -> ModuleType | None:
+    """The module that reads a file of columns: `parquet` or `arrow`; None where it is text."""
+    with files.open_bytes(path) as file:
+        head = file.read(MAGIC_BYTES)
+    if head.startswith(PARQUET_MAGIC):
+        return parquet
+    return arrow if arrow.is_arrow(head) else None
+
+
 def read_batches(path: Path, shape: type[msgspec.Struct], lists: Sequence[str]) -> Iterator[Batch]:
     """Batches of at least one row with the fields of `shape`; those in `lists` hold ids."""
-    with files.open_bytes(path) as file:
-        is_parquet = file.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC
-    if is_parquet:
-        yield from _read_parquet(path, shape, lists)
+    source = find_columnar(path)
+    if source is not None:
+        yield from _read_columnar(source, path, shape, lists)
     else:
         for batch in jsonl.read_batches(path, shape):
             yield Batch(path, "line", batch.numbers, _to_columns(batch.rows, shape, lists))
@@ -73,11 +98,13 @@ def _to_columns(
     return columns
 
 
-def _read_parquet(path: Path, shape: type[msgspec.Struct], lists: Sequence[str]) -> Iterator[Batch]:
-    types, _ = parquet.read_header(path)
+def _read_columnar(
+    source: ModuleType, path: Path, shape: type[msgspec.Struct], lists: Sequence[str]
+) -> Iterator[Batch]:
+    types, _ = source.read_header(path)
     kept = [name for name in shape.__struct_fields__ if name in types]
     first = 0
-    for frame in parquet.read_batches(path, kept):
+    for frame in source.read_batches(path, kept):
         columns = {name: frame[name] if name in lists else frame[name].to_list() for name in kept}
         yield Batch(path, "row", range(first, first + frame.height), columns)
         first += frame.height

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from capplan.errors import TraceError
 from capplan.prompts import Prompts
 from capplan.readers import tables
-from capplan.readers.columns import make_requests
+from capplan.readers.columns import find_counts, make_requests
 from capplan.readers.id_lists import LARGEST_SMALL, IdList, parse_small_ids
 from capplan.readers.sample import Account, Options, Sample
 from capplan.readers.tables import Batch
@@ -28,22 +28,14 @@ NEEDED = "a list of token ids"
 LARGEST_ID = LARGEST_SMALL
 
 
-class Row(msgspec.Struct, gc=False):
-    """One request; seconds for all times."""
+class Row(tables.Row, gc=False):
+    """One request."""
 
     token_ids: IdList | msgspec.UnsetType = msgspec.UNSET
     prompt_token_ids: IdList | msgspec.UnsetType = msgspec.UNSET
     output_token_ids: IdList | msgspec.UnsetType = msgspec.UNSET
+    input_tokens: int | msgspec.UnsetType | None = msgspec.UNSET
     output_tokens: int | msgspec.UnsetType | None = msgspec.UNSET
-    request_id: str | int | msgspec.UnsetType = msgspec.UNSET
-    session_id: str | int | msgspec.UnsetType | None = msgspec.UNSET
-    task_id: str | int | msgspec.UnsetType | None = msgspec.UNSET
-    arrival_s: float | msgspec.UnsetType | None = msgspec.UNSET
-    timestamp: float | msgspec.UnsetType | None = msgspec.UNSET
-    start_s: float | msgspec.UnsetType | None = msgspec.UNSET
-    gap_s: float | msgspec.UnsetType | None = msgspec.UNSET
-    service_s: float | msgspec.UnsetType | None = msgspec.UNSET
-    tail_gap_s: float | msgspec.UnsetType | None = msgspec.UNSET
 
 
 def matches(sample: Sample) -> bool:
@@ -70,8 +62,19 @@ def read(path: Path, options: Options, account: Account) -> Iterator[Prompts]:
             ids, lengths = interleave(ids, lengths, output_ids, n_output), lengths + n_output
         offsets = np.zeros(lengths.size + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
+        _compare(batch, "input_tokens", n_input, account)
+        if n_output is not None:
+            _compare(batch, "output_tokens", n_output, account)
         requests = make_requests(batch, n_input, n_output, account)
         yield Prompts(requests, ids, offsets, "tokens", RESOLUTION_TOKENS, outputs_known)
+
+
+def _compare(batch: Batch, name: str, n_ids: NDArray[np.int64], account: Account) -> None:
+    """Count rows that state another number of tokens than they have ids."""
+    stated = find_counts(batch, (name,))
+    n_odd = 0 if stated is None else int((stated != n_ids).sum())
+    if n_odd:
+        account.found[f"request whose {name} differ from the number of its ids, which is taken"] += n_odd
 
 
 def read_ids(batch: Batch, name: str) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:

@@ -13,9 +13,9 @@ import msgspec
 import numpy as np
 
 from capplan.errors import TraceError
-from capplan.prompts import Labels, NumberNames, Prompts, Requests
+from capplan.prompts import Prompts
 from capplan.readers import jsonl
-from capplan.readers.clock import Clock, Responses, to_epoch
+from capplan.readers.clock import Clock, Responses, number_requests, to_epoch
 from capplan.readers.growth import GrowingPaths, check_length, in_one_file
 from capplan.readers.jsonl import RowBatch
 from capplan.readers.lines import Count, keep_rows
@@ -91,20 +91,15 @@ def make_prompts(
         account.assume("rounds without output_tokens are taken to generate nothing")
     ids, offsets = jsonl.flatten(keys)
     times = [_find_times(row, batch.where(k)) for k, row in enumerate(rows)]
-    arrival_s = clock.read(sent for sent, _ in times)
-    service_s = np.array([service for _, service in times], np.float64)
-    labels = Labels.encode(sessions)
-    requests = Requests.of(
+    requests = number_requests(
         np.array([row.input_tokens_total for row in rows], np.int64),
-        output_tokens=np.array([row.output_tokens or 0 for row in rows], np.int64),
-        request_ids=NumberNames.starting_at(account.n_read, len(rows)),
-        session=labels,
-        task=labels,
-        arrival_s=arrival_s,
-        gap_s=responses.find_gaps(sessions, arrival_s, service_s),
-        service_s=service_s,
+        np.array([row.output_tokens or 0 for row in rows], np.int64),
+        sessions,
+        clock.read(sent for sent, _ in times),
+        np.array([service for _, service in times], np.float64),
+        responses,
+        account,
     )
-    account.n_read += len(rows)
     return Prompts(requests, ids, offsets, "hashes", block, outputs_known=True, namespaces=in_one_file(len(rows)))
 
 

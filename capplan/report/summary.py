@@ -5,6 +5,7 @@ import textwrap
 from dataclasses import asdict
 from typing import Any
 
+from capplan.readers.formats import CLOCKS
 from capplan.summary import Clock, Summary
 from capplan.units import format_seconds, format_share, format_tokens
 
@@ -47,7 +48,7 @@ def describe_summary(summary: Summary) -> dict[str, Any]:
         "outputs_known": trace.outputs_known,
         "ids": find_ids(summary),
         "sharing": {**asdict(sharing), "shared_tokens": sharing.shared_tokens},
-        "clock": asdict(summary.clock),
+        "clock": {**asdict(summary.clock), "recorded": find_clocks(summary)},
         "oddities": summary.oddities,
         "account": trace.provenance.get("ledger"),
         "notes": trace.notes,
@@ -60,6 +61,13 @@ def find_ids(summary: Summary) -> str | None:
     if not isinstance(ledger, dict) or ledger.get("kind") not in IDS:
         return None
     return "content" if ledger["kind"] == "hashes" and ledger.get("rechains") else str(ledger["kind"])
+
+
+def find_clocks(summary: Summary) -> dict[str, str]:
+    """Which times are real, by the format requests were read as; nothing of formats that leave it open."""
+    ledger = summary.trace.provenance.get("ledger")
+    formats = ledger.get("formats") if isinstance(ledger, dict) else None
+    return {name: CLOCKS[name] for name in formats if name in CLOCKS} if isinstance(formats, dict) else {}
 
 
 def _fold(name: str, fact: str, width: int) -> str:
@@ -103,6 +111,7 @@ def list_facts(summary: Summary) -> list[tuple[str, str]]:
         ("distinct", f"{format_tokens(summary.distinct_tokens)} tokens of paths"),
         ("clock", describe_clock(summary.clock, len(trace))),
     ]  # fmt: skip
+    facts += [("  real", clock) for clock in find_clocks(summary).values()]
     facts += [("odd", f"{count:,} x {what}") for what, count in summary.oddities.items()]
     return facts + [("read", note) for note in trace.notes]
 

@@ -1,14 +1,19 @@
 """The table of results and its place in a document."""
 
+import dataclasses
 import json
 
 import pytest
-from harness import Measure, Result
-from run import describe_machine, read_results, render_report, to_json
-from tables import BEGIN, END, render_table, replace_between
+import run
+from bench_memory import SOURCES
+from harness import Footprint, Measure, Result
+from run import describe_machine, join_memory, read_memory, read_results, render_report, to_json
+from tables import BEGIN, END, render_memory, render_table, replace_between
 
 FASTER = Result("engine", Measure((0.01, 0.02, 0.03)), "tree", Measure((2.0, 4.0, 6.0)), "faster", at_least=100)
 SLOWER = Result("predict", Measure((3.0,)), "import", Measure((1.0,)), "the time", at_most=2)
+TAKEN = Footprint(SOURCES[0].what, 1_500_000_000, 12_000, 7_200_000, 800_000, 9.25, 612.4, 1500)
+LARGE = Footprint(SOURCES[1].what, 3_000_000_000, 36_000, 21_600_000, 800_000, 27.0, 1600.0, 1500, is_large=True)
 MEMORY = Result("memory", Measure((212.4,), "MB"), at_most=400, note="a note")
 
 
@@ -69,3 +74,62 @@ def test_the_report_names_the_machine_and_the_command():
     text = render_report({"engine": [FASTER]})
     assert describe_machine()["processor"] in text
     assert "python benchmarks/run.py --write-readme" in text
+
+
+def test_a_row_of_memory_states_what_the_input_holds():
+    assert render_memory([TAKEN]).splitlines()[2] == (
+        "| Mooncake rows of agents | 1.50 GB | 12,000 | 7.2 million | 0.8 million | 9.25 s | 612 MB | "
+        "at most 1,500 MB |"
+    )
+    assert render_memory([LARGE]).endswith("| 1,600 MB | at most 1,500 MB: missed |")
+
+
+def test_memory_survives_its_file_and_stays_until_measured_anew(tmp_path):
+    path = tmp_path / "results.json"
+    path.write_text(to_json({"engine": [FASTER]}, False, [LARGE, TAKEN]))
+    kept = read_memory(path)
+    assert kept == [LARGE, TAKEN]
+    again = dataclasses.replace(TAKEN, peak_mb=1.0)
+    assert join_memory(kept, [again]) == [again, LARGE]
+    assert join_memory([], [TAKEN]) == [TAKEN]
+
+
+def test_the_report_says_how_memory_was_measured():
+    text = render_report({"engine": [FASTER]}, [TAKEN])
+    assert text.index("| engine |") < text.index("| Mooncake rows of agents |") < text.index("ru_maxrss")
+    assert "ru_maxrss" not in render_report({"engine": [FASTER]})
+
+
+@pytest.fixture
+def bench(tmp_path, monkeypatch):
+    """Run with nothing to measure, on a README and results of its own."""
+    readme, results = tmp_path / "README.md", tmp_path / "results.json"
+    readme.write_text(f"# title\n{BEGIN}\nold\n{END}\nrest\n")
+    results.write_text(to_json({"engine": [FASTER], "readers": [SLOWER]}, False, [LARGE]))
+    monkeypatch.setattr(run, "ROOT", tmp_path)
+    monkeypatch.setattr(run, "run_benchmarks", lambda names, settings: {name: [MEMORY] for name in names})
+    monkeypatch.setattr(run, "measure_memory", lambda settings: [TAKEN])
+
+    def call(*options):
+        monkeypatch.setattr("sys.argv", ["run.py", "-o", str(results), "--write-readme", *options])
+        run.main()
+        return readme.read_text()
+
+    return call, results
+
+
+def test_one_benchmark_alone_leaves_the_others_in_the_readme(bench):
+    text = bench[0]("--only", "readers")
+    assert text.startswith(f"# title\n{BEGIN}\n| what |")
+    assert text.endswith(f"{END}\nrest\n")
+    assert [text.count(what) for what in ("| engine |", "| memory; a note |", "| predict |")] == [1, 1, 0]
+    assert [text.count(f"| {taken.what} |") for taken in (TAKEN, LARGE)] == [1, 1]
+
+
+def test_one_benchmark_alone_does_not_mix_machines(bench, capsys):
+    call, results = bench
+    results.write_text(results.read_text().replace('"system": "', '"system": "not '))
+    with pytest.raises(SystemExit) as caught:
+        call("--only", "readers")
+    assert caught.value.code == 2
+    assert "is of another machine or of tiny inputs; run all, without --only" in capsys.readouterr().err

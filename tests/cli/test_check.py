@@ -113,3 +113,27 @@ def test_real_sessions(real_traces):
     assert (record["input_tokens"], record["output_tokens"]) == (234_291_715, 1_063_267)
     assert record["sharing"]["shared_tokens"] == 216_822_720
     assert record["distinct_tokens"] == 271_815 * 64
+
+
+def test_which_times_are_real_is_told_of_formats_that_say_it(tmp_path):
+    row = {"input_toks": 3, "output_toks": 1, "arrival_time_ns": 5, "input_tok_ids": [4, 5, 6], "output_tok_ids": [7]}
+    path = write_jsonl(tmp_path / "w.jsonl", [row])
+    assert "  real           arrivals and tool times are generated\n" in check(path)
+    record = json.loads(check(path, "--format", "json"))
+    assert record["clock"]["recorded"] == {"llmservingsim": "arrivals and tool times are generated"}
+    out = tmp_path / "linked.parquet"
+    assert invoke("ingest", path, "-o", out).exit_code == 0
+    assert json.loads(check(out, "--format", "json"))["clock"]["recorded"] == record["clock"]["recorded"]
+
+
+def test_arrival_0_is_the_earliest_request_and_its_date_is_told(tmp_path):
+    row = {"schema": "dynamo.request.trace.v1", "event_type": "request_end"}
+    replay = {"trace_block_size": 16, "input_length": 16, "input_sequence_hashes": [1]}
+    sent = [1_900_000_000_000, 1_899_999_990_500]
+    rows = [
+        row | {"request": {"request_id": f"r{ms}", "request_received_ms": ms, "output_tokens": 1, "replay": replay}}
+        for ms in sent
+    ]
+    record = json.loads(check(write_jsonl(tmp_path / "d.jsonl", rows), "--format", "json"))
+    assert record["clock"]["begins"] == "2030-03-17T17:46:30.500+00:00"
+    assert record["clock"]["span_s"] == 9.5

@@ -125,6 +125,19 @@ def test_options_reach_the_readers_and_are_accounted_for(tmp_path):
     )
 
 
+def test_lengths_that_contradict_the_ids(tmp_path):
+    path = write_jsonl(tmp_path / "t.jsonl", [{"hash_ids": [1, 2], "block_size": 16, "input_tokens": 0}])
+    out = tmp_path / "out.parquet"
+    assert refusal_of("ingest", path, "-o", out).endswith(
+        "2 block hashes for 0 tokens; accepted: 0 to 0 of 16 tokens each"
+    )
+    notes = ingest(path, out, "--lengths", "ids")
+    assert notes[1] == (
+        "capplan: 1 x request whose length contradicts its block ids: block size times ids is taken (--lengths ids)"
+    )
+    assert read_trace(out).requests.input_tokens.tolist() == [32]
+
+
 def test_standard_input(tokens, tmp_path):
     out = tmp_path / "linked.parquet"
     with tokens.open("rb") as file:
@@ -194,6 +207,7 @@ def test_a_source_that_cannot_be_read(tmp_path):
         ("-o x --since soon", "'soon' is neither seconds nor a time such as 2026-01-31T08:00:00"),
         ("-o x --until nan", "'nan' is not a number up to 1e+12 either way"),
         ("-o x --namespace day", "Invalid value for '--namespace'"),
+        ("-o x --lengths in", "Invalid value for '--lengths'"),
     ],
 )
 def test_wrong_usage(linked, arguments, message):

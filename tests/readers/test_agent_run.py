@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from builders import dump, links, write_jsonl
+from damage import refusal
 
 from capplan.errors import TraceError
 from capplan.readers import read_trace
@@ -34,13 +35,6 @@ def write(tmp_path):
         return tmp_path
 
     return write_task
-
-
-def refusal(path):
-    with pytest.raises(TraceError) as caught:
-        read_trace(path)
-    assert "\n" not in str(caught.value)
-    return str(caught.value).removeprefix(f"{path}")
 
 
 LOG = "/attempts/x/attempt_00/telemetry/llm_requests.jsonl"

@@ -51,7 +51,7 @@ def test_requests_of_a_row_keep_their_order_and_time(tmp_path):
 
 def test_rows_out_of_order_are_told(write):
     trace = read(write(row(request(), timestamp=40), row(request(), timestamp=20)))
-    assert trace.requests.arrival_s.tolist() == [0, -0.02]
+    assert trace.requests.arrival_s.tolist() == [0.02, 0]
     assert any(note.startswith("1 x request sent before the one in front of it") for note in trace.notes)
 
 

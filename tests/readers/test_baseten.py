@@ -1,13 +1,14 @@
-"""Baseten Parquet: total hashes, two session ids, canceled rows; the prompt text is never read."""
+"""Baseten Parquet and Arrow: total hashes or prompt text, two session ids, canceled rows."""
 
 import numpy as np
 import polars as pl
 import pytest
 from builders import links
-from writers_hashes import refusal
+from damage import refusal
 
 from capplan.readers import parquet, read_trace
 from capplan.readers.clock import BACKWARDS
+from capplan.readers.lengths import FITTED
 
 SENT = 1_900_000_000_000
 
@@ -73,12 +74,73 @@ def test_models_can_be_chosen(tmp_path):
     assert trace.notes[1] == "2 left out: of another model than m2 (--model-filter)"
 
 
-def test_text_without_hashes_is_refused(tmp_path):
-    rows = [row()]
-    del rows[0]["total_hashes"]
-    assert refusal(write(tmp_path, *rows)) == (
-        ": no total_hashes, only text; a trace recorded with block hashes is accepted"
+def text_row(prompt="hello", **more):
+    made = row(**more) | {"prompt": prompt}
+    del made["total_hashes"], made["block_size"]
+    return made
+
+
+def test_text_without_hashes_needs_a_tokenizer(tmp_path):
+    assert refusal(write(tmp_path, text_row())).startswith(
+        ": a Baseten trace without total_hashes holds text, and reuse is counted in tokens; accepted: --tokenizer PATH"
     )
+
+
+def test_text_becomes_prompts(tmp_path):
+    head = "0123456789abcdef"
+    rows = [
+        text_row(head + "x", provided_session_id="u", duration_e2e_ms=500, request_canceled=1),
+        text_row(head * 2, provided_session_id="u", duration_e2e_ms=None, sent=SENT + 2000, cached_tokens_reference=8),
+        text_row("", provided_session_id=None, sent=SENT + 3000),
+    ]
+    trace = read_trace(write(tmp_path, *rows), tokenizer="bytes")
+    assert links(trace) == ([-1, 0, -1], [0, 16, 0])
+    r = trace.requests
+    assert (r.input_tokens.tolist(), r.output_tokens.tolist()) == ([17, 32, 0], [3, 3, 3])
+    assert r.session.decode() == r.task.decode() == ["u", "u", None]
+    assert r.arrival_s.tolist() == [0, 2, 3]
+    np.testing.assert_array_equal(r.gap_s, [np.nan, 1.5, np.nan])
+    np.testing.assert_array_equal(r.service_s, [0.5, np.nan, np.nan])
+    assert not trace.outputs_known
+    assert trace.notes[:5] == (
+        "3 requests read as baseten",
+        "1 x canceled request: kept, its prompt was sent",
+        "96 x prompt tokens by the source's count (comparison only)",
+        "the provider found 8 of 32 prompt tokens cached (for comparison only)",
+        "prompts are the text logged, without a chat template; output tokens are the source's count",
+    )
+
+
+def test_text_is_checked(tmp_path):
+    assert refusal(write(tmp_path, text_row(), text_row(None)), tokenizer="bytes") == (
+        ", row 1: prompt is null; a text on every row is accepted"
+    )
+    assert (
+        refusal(write(tmp_path, text_row(7)), tokenizer="bytes") == ": prompt is Int64; a column of texts is accepted"
+    )
+    bare = text_row()
+    del bare["prompt"]
+    assert refusal(write(tmp_path, bare)) == ": neither total_hashes nor prompt; one of these columns is needed"
+
+
+@pytest.mark.parametrize("save", ["write_ipc", "write_ipc_stream"])
+def test_arrow_is_read_as_parquet_is(tmp_path, save, monkeypatch):
+    rows = [row([3, k % 2], sent=SENT + 10 * k, provided_session_id=str(k % 3)) for k in range(9)]
+    whole = read_trace(write(tmp_path, *rows))
+    getattr(pl.DataFrame(rows), save)(tmp_path / "b.arrow")
+    monkeypatch.setattr(parquet, "FIRST_ROWS", 2)
+    monkeypatch.setattr(parquet, "MOST_ROWS", 3)
+    trace = read_trace(tmp_path / "b.arrow")
+    assert trace.fingerprint == whole.fingerprint
+    assert trace.notes == whole.notes
+
+
+def test_lengths_that_contradict_the_hashes(tmp_path):
+    path = write(tmp_path, row(n_input=0), row(n_input=300), row(n_input=40))
+    assert refusal(path) == ", row 0: 2 block hashes for 0 tokens; accepted: 0 to 0 of 16 tokens each"
+    trace = read_trace(write(tmp_path, row(n_input=0), row(n_input=300)), lengths="ids")
+    assert trace.requests.input_tokens.tolist() == [32, 32]
+    assert trace.notes[1] == f"2 x {FITTED}"
 
 
 def test_block_size_from_the_caller(tmp_path):

@@ -3,6 +3,7 @@
 import polars as pl
 import pytest
 from builders import chain, links, write_jsonl
+from damage import refusal
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import link_by_search
@@ -20,13 +21,6 @@ def write(folder, rows, kind):
         return write_jsonl(folder / "t.jsonl", rows)
     pl.DataFrame(rows, infer_schema_length=None).write_parquet(folder / "t.parquet")
     return folder / "t.parquet"
-
-
-def refusal(path, **options):
-    with pytest.raises(TraceError) as caught:
-        read_trace(path, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value).removeprefix(f"{path}")
 
 
 @both
@@ -207,6 +201,26 @@ def test_integers_keep_their_64_bits(values):
 def test_hexadecimal_strings_keep_their_low_64_bits(values, form):
     texts = [form.format(value) for value in values]
     assert to_keys(texts, "x").tolist() == [int(text, 16) % 2**64 for text in texts]
+
+
+@both
+def test_hexadecimal_hashes_without_a_letter_are_hexadecimal(tmp_path, kind):
+    """10 and 0a would be one hash if digits alone made a string decimal, whichever batch they stand in."""
+    ids = [["10", "16"], ["10", "0a"], ["0010", "000a"]]
+    trace = read_trace(write(tmp_path, [{"hash_ids": keys, "block_size": 16} for keys in ids], kind))
+    assert links(trace) == ([-1, 0, 1], [0, 16, 32])
+
+
+@given(st.integers(10**16, 2**64 - 1))
+def test_long_decimal_strings_are_decimal(value):
+    assert to_keys([str(value)], "x").tolist() == [value]
+
+
+@both
+def test_64_bits_as_decimal_or_hexadecimal_strings(tmp_path, kind):
+    ids = [2**64 - 1, 2**64 - 2, 10**16 + 1, 12345678901234567890]
+    rows = [{"hash_ids": [form(i) for i in ids], "block_size": 16} for form in (str, hex, "{:016x}".format)]
+    assert links(read_trace(write(tmp_path, rows, kind))) == ([-1, 0, 0], [0, 64, 64])
 
 
 @given(st.integers(0, 500), st.integers(1, 40))

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 from builders import links
-from writers_hashes import BURST_COLUMNS, refusal, write_burstgpt
+from damage import refusal
+from writers_hashes import BURST_COLUMNS, write_burstgpt
 
 from capplan.readers import FORMATS, detect_format, read_trace
 
@@ -57,6 +58,14 @@ def test_line_ends_a_mark_and_a_missing_last_newline(tmp_path):
     path = tmp_path / "b.csv"
     path.write_bytes(b"\xef\xbb\xbf" + f"{HEADER}\r\n5, s, 1, m, 32, 4, x\r\n6,s,1,m,48,4,x".encode())
     assert links(read(path)) == ([-1, 0], [0, 32])
+
+
+def test_blank_lines_before_the_header_count_as_lines(tmp_path):
+    path = tmp_path / "b.csv"
+    path.write_text(f"\n \n{HEADER}\n5,s,1,m,32,4,x\n\n6,s,1,m,48,4,x\n")
+    assert links(read(path)) == ([-1, 0], [0, 32])
+    path.write_text(f"\n \n{HEADER}\n5,s,1,m,many,4,x\n")
+    assert refusal(path, assume_prefix="session").startswith(", line 4: Expected `int`, got `str`")
 
 
 @pytest.mark.parametrize(

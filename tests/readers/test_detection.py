@@ -5,11 +5,11 @@ import contextlib
 import polars as pl
 import pytest
 from builders import dump, link_tokens, write_jsonl
-from damage import damage, edits, values
+from damage import damage, edits, refusal, values
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from capplan.errors import CapplanError, TraceError
+from capplan.errors import CapplanError
 from capplan.readers import FORMATS, detect_format, read_trace
 from capplan.readers.canonical import write_trace
 
@@ -88,13 +88,6 @@ def test_mooncake_needs_its_four_fields_and_no_block_size(tmp_path, more, name):
     assert detect_format(write_jsonl(tmp_path / "x", [MOONCAKE | more])) is FORMATS[name]
 
 
-def refusal(path):
-    with pytest.raises(TraceError) as caught:
-        read_trace(path)
-    assert "\n" not in str(caught.value)
-    return str(caught.value).removeprefix(f"{path}")
-
-
 ACCEPTED = "; ".join(f"{name} ({module.CARRIES})" for name, module in FORMATS.items())
 
 
@@ -127,7 +120,8 @@ def test_missing_file(tmp_path):
 def test_folder_without_traces(tmp_path):
     (tmp_path / "notes.txt").write_text("{}")
     assert refusal(tmp_path) == (
-        ": no .json, .jsonl, .ndjson, .traj, .parquet, .csv files; at least one is needed, also with .gz or .zst"
+        ": no .json, .jsonl, .ndjson, .traj, .parquet, .arrow, .csv files; at least one is needed, also with .gz or "
+        ".zst"
     )
 
 

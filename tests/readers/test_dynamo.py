@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 from builders import links, write_jsonl
-from writers_hashes import refusal
+from damage import refusal
 
 from capplan.readers import FORMATS, detect_format, read_trace
+from capplan.readers.ledger import EARLIEST_LATER
 
 SENT = 1_900_000_000_000
 
@@ -46,12 +47,12 @@ def test_requests_in_envelopes_or_bare(tmp_path):
     assert links(trace) == ([-1, 0, 0], [0, 64, 64])
     r = trace.requests
     assert r.request_ids == ["a", "b", "c"]
-    assert r.arrival_s.tolist() == [0, 1.25, -0.01]
+    assert r.arrival_s.tolist() == [0.01, 1.26, 0]
     assert r.service_s.tolist() == [0.5, 0.5, 0.5]
     assert r.output_tokens.tolist() == [3, 3, 0]
     assert r.session.decode() == [None] * 3
     assert trace.notes[0] == "3 requests read as dynamo"
-    assert trace.notes[-1] == "calls without output_tokens are taken to generate nothing"
+    assert trace.notes[-2:] == ("calls without output_tokens are taken to generate nothing", EARLIEST_LATER)
     assert "1 x request sent before the one in front of it in the file" in trace.notes[1]
 
 

@@ -1,26 +1,31 @@
 """A random workload written in a format of hashes or sizes, and read back, has the same links and times."""
 
 import numpy as np
+import polars as pl
 import pytest
 import writers_hashes as writers
-from builders import links
-from hypothesis import given
+from builders import links, write_jsonl
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import link_by_search
 from writers_hashes import by_session, grow_paths, growing_sessions, workloads
+from writers_text import TEXT_WRITERS
 
-from capplan.readers import jsonl, read_trace
+from capplan.readers import FORMATS, jsonl, read_trace
 
 HASHED = {
+    "mooncake": writers.write_mooncake,
     "mooncake-extended": writers.write_mooncake_extended,
     "qwen-bailian": writers.write_qwen_bailian,
     "dynamo": writers.write_dynamo,
     "lmcache-hashes": writers.write_lmcache_hashes,
     "baseten": writers.write_baseten,
+    "block-hashes": writers.write_block_hashes,
+    "block-hashes in Parquet": writers.write_block_hashes_as_parquet,
 }
-STATES_BLOCK = {"dynamo", "lmcache-hashes", "baseten"}
+STATES_BLOCK = {"dynamo", "lmcache-hashes", "baseten", "block-hashes", "block-hashes in Parquet"}
 HAS_NO_OUTPUTS = {"lmcache-hashes"}
-HAS_NO_SESSIONS = {"lmcache-hashes"}
+HAS_NO_SESSIONS = {"lmcache-hashes", "mooncake"}
 HAS_SERVICE = {"dynamo", "baseten"}
 
 
@@ -29,7 +34,7 @@ HAS_SERVICE = {"dynamo", "baseten"}
 def test_workload_comes_back(tmp_path_factory, name, calls, block):
     path = HASHED[name](tmp_path_factory.mktemp("t") / "t", calls, block)
     trace = read_trace(path, block_size=None if name in STATES_BLOCK else block)
-    assert trace.notes[0] == f"{len(calls)} requests read as {name}"
+    assert trace.notes[0] == f"{len(calls)} requests read as {name.split()[0]}"
     assert links(trace) == link_by_search([call.prompt for call in calls], block)
     assert trace.resolution_tokens == block
     r = trace.requests
@@ -57,6 +62,54 @@ def test_kv_cache_tester_comes_back_session_by_session(tmp_path_factory, calls, 
     assert links(trace) == link_by_search([call.prompt for call in calls], block)
     assert trace.requests.session.decode() == [call.session for call in calls]
     assert trace.requests.start_s.tolist() == [call.sent_ms / 1000 for call in calls]
+
+
+@pytest.mark.parametrize("scope", ["local", None])
+@given(workloads(), st.integers(1, 5))
+def test_kv_cache_tester_with_subagents_comes_back(tmp_path_factory, scope, calls, block):
+    """Links within the file, or within each agent where ids have no scope; starts are those of the file."""
+    folder, calls = writers.write_subagents(tmp_path_factory.mktemp("t") / "t", calls, block, scope)
+    trace = read_trace(folder)
+    if scope:
+        assert links(trace) == link_by_search([call.prompt for call in calls], block)
+    else:
+        found = [
+            link_by_search([call.prompt for call in calls[: k + 1] if call.session == calls[k].session], block)[1][-1]
+            for k in range(len(calls))
+        ]
+        assert trace.shared_tokens.tolist() == found
+    assert trace.requests.session.decode() == ["a" if call.session == "a" else f"a#{call.session}" for call in calls]
+    assert trace.requests.task.decode() == ["a"] * len(calls)
+    np.testing.assert_allclose(trace.requests.start_s, [call.sent_ms / 1000 for call in calls], rtol=1e-12)
+
+
+@pytest.mark.parametrize("with_outputs", [False, True])
+@pytest.mark.parametrize("save", ["jsonl", "parquet", "arrow"])
+@settings(max_examples=30)
+@given(workloads(), st.data())
+def test_token_ids_come_back(tmp_path_factory, with_outputs, save, calls, data):
+    path = tmp_path_factory.mktemp("t") / f"t.{save}"
+    tokens = st.lists(st.integers(0, 2), max_size=20)
+    outputs = [data.draw(tokens) if with_outputs else None for _ in calls]
+    rows = []
+    for call, output in zip(calls, outputs, strict=True):
+        row = {"token_ids": call.prompt * 9} | writers.describe_call(call)
+        rows.append(row | ({"output_token_ids": output, "output_tokens": len(output)} if with_outputs else {}))
+    if save == "jsonl":
+        write_jsonl(path, rows)
+    else:
+        lists = {name: pl.List(pl.UInt32) for name in ("token_ids", "output_token_ids") if name in rows[0]}
+        frame = pl.DataFrame(rows, schema_overrides=lists)
+        frame.write_parquet(path) if save == "parquet" else frame.write_ipc(path)
+    trace = read_trace(path)
+    paths = [call.prompt * 9 + (output or []) for call, output in zip(calls, outputs, strict=True)]
+    assert links(trace) == link_by_search(paths, 16)
+    r = trace.requests
+    assert r.input_tokens.tolist() == [9 * len(call.prompt) for call in calls]
+    sizes = [call.n_output if output is None else len(output) for call, output in zip(calls, outputs, strict=True)]
+    assert r.output_tokens.tolist() == sizes
+    assert r.session.decode() == [call.session for call in calls]
+    np.testing.assert_allclose(r.arrival_s, [(call.sent_ms - calls[0].sent_ms) / 1000 for call in calls], atol=3e-4)
 
 
 @given(workloads(), st.integers(1, 5), st.integers(2**53, 2**64 - 1))
@@ -99,3 +152,11 @@ def test_ids_made_for_two_files_stay_apart(tmp_path, name):
     paths = [GROWING[name](tmp_path / f"{n}.x", sessions, 16) for n in "ab"]
     trace = read_trace(paths, block_size=16, assume_prefix="session" if name == "burstgpt" else None)
     assert links(trace) == ([-1, -1], [0, 0])
+
+
+def test_every_format_that_can_carry_a_workload_has_a_round_trip():
+    hashed = {name.split()[0] for name in HASHED} | set(GROWING) | {"kv-cache-tester", "token-ids"}
+    texts = {name.split()[0] for name in TEXT_WRITERS} | {"lmcache-agent", "aibrix"}
+    tokens = {"replay-trace", "agent-run", "llmservingsim"}  # tests/readers/test_text_round_trip.py
+    refused = {"azure", "kv-events", "lmcache-calls", "lmcache-log", "otel-spans"}
+    assert hashed | texts | tokens | refused | {"capplan"} == set(FORMATS)

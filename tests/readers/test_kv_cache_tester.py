@@ -9,6 +9,7 @@ from builders import dump, links
 from capplan.errors import TraceError
 from capplan.order import choose_order
 from capplan.readers import read_trace
+from capplan.readers.ledger import EARLIEST_LATER
 
 BLOCK = 64
 
@@ -132,9 +133,9 @@ def test_starts_of_all_sessions_give_arrivals_on_one_clock(write):
     first = session([call([1], 5.0), call([1], 8.5)], None, _start_ts="2026-02-03T04:05:06.2500000Z")
     second = session([call([1], -4.0), call([1], 1.0, out=6)], None, _start_ts="2026-02-03T05:05:06+01:00")
     trace = read_trace(write(first, second))
-    assert trace.requests.arrival_s.tolist() == [0, 3.5, -9.25, -4.25]
+    assert trace.requests.arrival_s.tolist() == [9.25, 12.75, 0, 5]
     assert trace.requests.start_s.tolist() == [5, 8.5, 0, 5]
-    assert trace.notes[1:] == ("1 x session with times before its start, shifted to begin at 0",)
+    assert trace.notes[1:] == ("1 x session with times before its start, shifted to begin at 0", EARLIEST_LATER)
     assert choose_order(trace).kind == "recorded"
 
 
@@ -356,9 +357,15 @@ def test_sessions_of_the_same_sizes_are_reported(write):
     second = session([call([8]), call([8, 9])])
     trace = read_trace(write(first, second, session([call([1]), call([1, 3], out=6)])))
     assert [note for note in trace.notes if "same" in note] == [
-        "b.json has the same sizes as a.json: maybe the same session twice; both are kept"
+        "b has the same sizes as a: maybe the same session twice; both are kept"
     ]
     assert len(trace) == 6
+
+
+def test_sessions_of_the_same_sizes_are_found_in_files_named_one_by_one(write):
+    folder = write(session([call([1]), call([1, 2])]), session([call([8]), call([8, 9])]))
+    trace = read_trace([folder / "b.json", folder / "a.json"])
+    assert "a has the same sizes as b: maybe the same session twice; both are kept" in trace.notes
 
 
 def test_single_calls_of_one_size_are_no_twins(write):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from builders import links, write_jsonl
+from damage import refusal
 
 from capplan.errors import TraceError
 from capplan.readers import read_trace
@@ -30,13 +31,6 @@ def sizes(n_input, n_output, wait=0):
 @pytest.fixture
 def write(tmp_path):
     return lambda *rows: write_jsonl(tmp_path / "w.jsonl", rows)
-
-
-def refusal(path, **options):
-    with pytest.raises(TraceError) as caught:
-        read_trace(path, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value).removeprefix(f"{path}")
 
 
 def test_single_requests_have_no_sessions(write):

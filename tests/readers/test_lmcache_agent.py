@@ -1,10 +1,12 @@
 """LMCache agent traces: texts out of order, flattened chats, and messages with pauses."""
 
+from functools import partial
+
+import damage
 import numpy as np
 import pytest
 from builders import links, write_jsonl
 
-from capplan.errors import TraceError
 from capplan.readers import read_trace
 from capplan.readers.text.lmcache_agent import SORTED
 
@@ -25,10 +27,7 @@ def read(path, **options):
     return read_trace(path, tokenizer="bytes", **options)
 
 
-def refusal(path):
-    with pytest.raises(TraceError) as caught:
-        read(path)
-    return str(caught.value).removeprefix(f"{path}")
+refusal = partial(damage.refusal, tokenizer="bytes")
 
 
 def test_rows_are_sorted_by_time_and_ties_keep_the_file_s_order(write):

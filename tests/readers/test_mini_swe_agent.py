@@ -1,5 +1,8 @@
 """mini-swe-agent trajectories: calls out of an append-only log, times of the provider, comparison counts."""
 
+from functools import partial
+
+import damage
 import numpy as np
 import pytest
 from builders import dump, links
@@ -42,11 +45,7 @@ def read(path, **options):
     return read_trace(path, tokenizer="bytes", **options)
 
 
-def refusal(path):
-    with pytest.raises(TraceError) as caught:
-        read(path)
-    assert "\n" not in str(caught.value)
-    return str(caught.value).removeprefix(f"{path}")
+refusal = partial(damage.refusal, tokenizer="bytes")
 
 
 def test_every_answer_is_a_call(write):

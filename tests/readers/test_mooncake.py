@@ -2,12 +2,15 @@
 
 import pytest
 from builders import chain, links, write_jsonl
+from damage import refusal
 from hypothesis import given
 from oracles import link_by_search
 from strategies import paths
 
 from capplan.errors import TraceError
 from capplan.readers import jsonl, read_trace
+from capplan.readers.clock import BACKWARDS
+from capplan.readers.ledger import EARLIEST_LATER
 
 
 def row(timestamp=0, n_input=512, n_output=7, ids=(1,), **more):
@@ -18,25 +21,20 @@ def write(folder, rows):
     return write_jsonl(folder / "m.jsonl", rows)
 
 
-def refusal(path, **options):
-    with pytest.raises(TraceError) as caught:
-        read_trace(path, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value).removeprefix(f"{path}")
-
-
 def test_times_lengths_and_links(tmp_path):
     rows = [row(1200, 1300, 40, [7, 8, 31]), row(1200, 1100, 0, [7, 8, 32]), row(4500, 13, 1, [33]), row(900, 0, 5, [])]
     trace = read_trace(write(tmp_path, rows))
     assert links(trace) == ([-1, 0, -1, -1], [0, 1024, 0, 0])
     assert trace.resolution_tokens == 512
     r = trace.requests
-    assert r.arrival_s.tolist() == [0, 0, 3.3, -0.3]
+    assert r.arrival_s.tolist() == [0.3, 0.3, 3.6, 0]
     assert (r.input_tokens.tolist(), r.output_tokens.tolist()) == ([1300, 1100, 13, 0], [40, 0, 1, 5])
     assert r.session.decode() == [None] * 4
     assert trace.notes == (
         "4 requests read as mooncake",
+        f"1 x {BACKWARDS}",
         "timestamps are milliseconds and blocks 512 tokens, as the Mooncake release defines them",
+        EARLIEST_LATER,
     )
 
 

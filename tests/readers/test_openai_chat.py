@@ -1,5 +1,8 @@
 """Chat requests in JSONL: what the caller adds is taken, what a provider counts is kept for comparison."""
 
+from functools import partial
+
+import damage
 import numpy as np
 import pytest
 from builders import links, write_jsonl
@@ -24,10 +27,7 @@ def read(path, **options):
     return read_trace(path, tokenizer="bytes", **options)
 
 
-def refusal(path, **options):
-    with pytest.raises(TraceError) as caught:
-        read(path, **options)
-    return str(caught.value).removeprefix(f"{path}")
+refusal = partial(damage.refusal, tokenizer="bytes")
 
 
 def test_a_bare_request(write):

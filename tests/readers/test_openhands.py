@@ -1,10 +1,12 @@
 """OpenHands completion logs: a folder per instance, a file per call."""
 
+from functools import partial
+
+import damage
 import numpy as np
 import pytest
 from builders import dump
 
-from capplan.errors import TraceError
 from capplan.readers import read_trace
 
 HI = [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]
@@ -43,10 +45,7 @@ def read(path, **options):
     return read_trace(path, tokenizer="bytes", **options)
 
 
-def refusal(path):
-    with pytest.raises(TraceError) as caught:
-        read(path)
-    return str(caught.value).removeprefix(f"{path}")
+refusal = partial(damage.refusal, tokenizer="bytes")
 
 
 def test_instances_are_sessions_ordered_by_time(write):

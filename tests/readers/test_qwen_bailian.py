@@ -2,7 +2,7 @@
 
 import pytest
 from builders import links, write_jsonl
-from writers_hashes import refusal
+from damage import refusal
 
 from capplan.readers import read_trace
 from capplan.readers.clock import BACKWARDS
@@ -47,7 +47,10 @@ def test_parents_that_are_not_in_the_file(tmp_path):
     rows = [chat(5, 3, turn=4), chat(6, 5, turn=5), chat(7, 3, turn=4), chat(3, turn=3)]
     trace = read(tmp_path, *rows)
     assert trace.requests.session.decode() == ["3"] * 4
-    assert "1 x chat whose parent comes later or not at all: the parent is taken as its session" in trace.notes
+    assert (
+        "1 x chat whose parent is not in front of it: its session is that of a later one, else the parent itself"
+        in trace.notes
+    )
 
 
 def test_turns_that_do_not_count_on_are_told(tmp_path):

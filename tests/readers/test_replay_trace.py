@@ -6,8 +6,8 @@ import json
 import numpy as np
 import pytest
 from builders import dump, links
+from damage import refusal
 
-from capplan.errors import TraceError
 from capplan.readers import read_trace
 
 BIG = (1 << 32) - 1
@@ -36,13 +36,6 @@ def write(tmp_path):
         return tmp_path
 
     return write_tasks
-
-
-def refusal(path, **options):
-    with pytest.raises(TraceError) as caught:
-        read_trace(path, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value).removeprefix(f"{path}")
 
 
 def test_prompts_are_rebuilt(write):

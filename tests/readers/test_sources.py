@@ -23,7 +23,8 @@ else:
 
 from capplan.errors import CapplanError, TraceError
 from capplan.readers import files, read_trace
-from capplan.readers.sample import take_sample
+from capplan.readers.first_look import take_sample
+from capplan.readers.ledger import EARLIEST_LATER
 from capplan.readers.sources import expand_sources
 
 SQUEEZE = {".gz": gzip.compress, ".zst": zstd.compress}
@@ -144,15 +145,17 @@ def test_files_with_dates_share_one_clock(tmp_path):
         frame.write_parquet(tmp_path / f"{day}.parquet")
         names.append(tmp_path / f"{day}.parquet")
     trace = read_trace(names)
-    assert trace.requests.arrival_s.tolist() == [0, 9, -86400, -86391]
+    assert trace.requests.arrival_s.tolist() == [86400, 86409, 0, 9]
+    assert trace.notes[-1] == EARLIEST_LATER
     assert trace.provenance["ledger"]["is_epoch"]
     kept = read_trace(names, since=start + dt.timedelta(seconds=5), until=start + dt.timedelta(days=1, seconds=5))
-    assert kept.requests.arrival_s.tolist() == [0, -86391]
+    assert kept.requests.arrival_s.tolist() == [86391, 0]
     assert kept.requests.request_ids == ["0", "3"]
     assert kept.notes == (
         "2 requests read as token-ids, 2 files",
         "1 left out: sent at --until or later",
         "1 left out: sent before --since",
+        EARLIEST_LATER,
     )
 
 
@@ -406,3 +409,13 @@ def test_files_decoded_side_by_side_give_the_same_trace(tmp_path, monkeypatch):
     for n_workers in (1, 3):
         with pytest.raises(TraceError, match=r"05\.jsonl, line 2: not JSON"):
             read(n_workers)
+
+
+def test_names_of_files_stay_even_where_they_look_like_numbers_of_rows(tmp_path):
+    row = {"block_hashes": ["a1"], "input_tokens": 64, "block_size": 64}
+    first = write_jsonl(tmp_path / "1.jsonl", [row | {"request_id": name} for name in ("1", "2")])
+    second = write_jsonl(tmp_path / "2.jsonl", [row | {"request_id": "0"}])
+    assert list(read_trace([first, second]).requests.request_ids) == ["1", "2", "0"]
+    third = write_jsonl(tmp_path / "3.jsonl", [row | {"request_id": "0"}])
+    with pytest.raises(TraceError, match="'0' stands twice"):
+        read_trace([second, third])

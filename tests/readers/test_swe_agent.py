@@ -1,11 +1,13 @@
 """SWE-agent trajectories: recorded queries, or prompts out of the history, with what that overstates."""
 
+from functools import partial
+
+import damage
 import numpy as np
 import pytest
 from builders import dump
 from oracles import link_by_search
 
-from capplan.errors import TraceError
 from capplan.readers import read_trace
 
 OVERSTATED = (
@@ -38,10 +40,7 @@ def read(path):
     return read_trace(path, tokenizer="bytes")
 
 
-def refusal(path):
-    with pytest.raises(TraceError) as caught:
-        read(path)
-    return str(caught.value).removeprefix(f"{path}")
+refusal = partial(damage.refusal, tokenizer="bytes")
 
 
 HISTORY = [

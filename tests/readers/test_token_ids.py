@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 from builders import links, write_jsonl
+from damage import refusal
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import link_by_search
@@ -25,13 +26,6 @@ def write(folder, rows, kind):
         return write_jsonl(folder / "t.jsonl", rows)
     pl.DataFrame(rows, infer_schema_length=None).write_parquet(folder / "t.parquet")
     return folder / "t.parquet"
-
-
-def refusal(path, **options):
-    with pytest.raises(TraceError) as caught:
-        read_trace(path, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value).removeprefix(f"{path}")
 
 
 both = pytest.mark.parametrize("kind", ["jsonl", "parquet"])
@@ -82,13 +76,31 @@ def test_optional_columns(tmp_path, kind):
     assert r.request_ids == ["x", "y"]
     assert r.session.decode() == ["s", None]
     assert r.task.decode() == ["s", "t"]
-    assert r.arrival_s.tolist() == [0, -0.25]
+    assert r.arrival_s.tolist() == [0.25, 0]
+    assert any(note.startswith("1 x request sent before the one in front of it") for note in trace.notes)
     assert r.output_tokens.tolist() == [3, 4]
     np.testing.assert_array_equal(r.service_s, [1.5, np.nan])
     np.testing.assert_array_equal(r.start_s, [0, np.nan])
     np.testing.assert_array_equal(r.gap_s, [np.nan, -0.5])
     np.testing.assert_array_equal(r.tail_gap_s, [np.nan, 2])
     assert "sessions without a task_id are tasks of their own" in trace.notes
+
+
+@both
+def test_lengths_that_differ_from_the_ids_are_told(tmp_path, kind):
+    row = {"token_ids": [1, 2], "output_token_ids": [3]}
+    rows = [row | {"input_tokens": 2, "output_tokens": n} for n in (1, 7)] + [
+        row | {"input_tokens": 9, "output_tokens": 0}
+    ]
+    trace = read_trace(write(tmp_path, rows, kind))
+    assert trace.requests.input_tokens.tolist() == [2, 2, 2]
+    assert trace.requests.output_tokens.tolist() == [1, 1, 1]
+    assert trace.notes[1:3] == (
+        "1 x request whose input_tokens differ from the number of its ids, which is taken",
+        "2 x request whose output_tokens differ from the number of its ids, which is taken",
+    )
+    bad = write(tmp_path, [row | {"input_tokens": -1, "output_tokens": 1}], kind)
+    assert refusal(bad).endswith(": input_tokens is -1; a whole number from 0 to 2147483647 is accepted")
 
 
 @both

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from builders import links, write_jsonl
-from writers_hashes import refusal
+from damage import refusal
 
 from capplan.readers import read_trace
 

@@ -14,8 +14,9 @@ import msgspec
 from capplan.prompts import Prompts
 from capplan.readers.calls import UNKNOWN, Call, pack, refuse_block_size
 from capplan.readers.documents import read_document
+from capplan.readers.first_look import find_files
 from capplan.readers.lines import Seconds
-from capplan.readers.sample import Account, Options, Sample, find_files
+from capplan.readers.sample import Account, Options, Sample
 from capplan.readers.text.conversations import ANSWERING, encode_answered, note_rendering
 from capplan.readers.text.messages import clean_message, clean_messages
 from capplan.readers.text.tokenizing import Tokenizer, Tokens, find_tokenizer
