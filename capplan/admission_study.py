@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capplan.costs import Triple
+from capplan.errors import SpecError
 from capplan.kernels.gate import Decisions
 from capplan.prediction import BEST, TYPICAL, WORST, Corner, Prediction
 from capplan.simulation.next_uses import NextUses, find_next_uses
+from capplan.simulation.presets import list_presets
 from capplan.simulation.rules import AdmissionRule
 from capplan.simulation.simulator import TierInput, TierSettings, map_capacities, simulate_tier
 from capplan.simulation.tier_run import TierRun, TierTotals, sum_run
@@ -142,7 +144,15 @@ def list_candidates(
 
     A connector that leaves resident units out of a store does so under every rule but none: that effect
     gets a row of its own.
+
+    Raises
+    ------
+    SpecError
+        A tier beside which no rule can stand: it is not written request by request.
     """
+    if base.preset.kind not in ("prefix", "inclusive"):
+        names = ", ".join(preset.name for preset in list_presets() if preset.kind in ("prefix", "inclusive"))
+        raise SpecError(f"tier {base.preset.name} is not written request by request: no rule; accepted: {names}")
     rule = base.rule
     none = replace(rule, kind="none")
     found: list[Candidate] = []
@@ -158,7 +168,7 @@ def list_candidates(
         found += [Candidate(f"{k} offers", base.change(rule=none, min_offers=k)) for k in thresholds]
     found += [Candidate(f"fixed {k:g}", base.change(rule=replace(rule, kind="fixed", kappa=k))) for k in kappas]
     for theta in thetas:
-        suffix = f", theta {theta:g}" if len(thetas) > 1 else ""
+        suffix = f" @{theta:g}" if len(thetas) > 1 else ""
         for k in kappas:
             chosen = replace(rule, kind="conditioned", kappa=k, theta=theta)
             found.append(Candidate(f"conditioned {k:g}{suffix}", base.change(rule=chosen)))

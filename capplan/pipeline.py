@@ -32,6 +32,7 @@ from capplan.verdict import judge
 DEFAULT_MODEL = "qwen3-coder-30b-a3b"
 SMALL_CHUNK_TOKENS = 256
 STUDY_POINTS = 5
+JOINT_KINDS = ("gpu", "radix", "exclusive")  # whose GPU tier is simulated with the host's
 
 
 def predict(
@@ -116,7 +117,7 @@ def compare_admission(
         beta = prediction.deployment.kv_bytes_per_token
         needs = next((one for one in candidates if one.settings.needs_times), candidates[0])
         tier = prepare_tier(trace, stream.tree, stream.order, served, needs.settings, beta)
-        capacities = options.host_gib or choose_capacities([prediction], STUDY_POINTS)
+        capacities = options.host_gib or [gib for gib in choose_capacities([prediction], STUDY_POINTS) if gib > 0]
         studies = study_capacities(tier, prediction, capacities, candidates, stream.first_request)
         answers.append(AdmissionAnswer(prediction, tier, studies))
     return AdmissionStudy(
@@ -156,7 +157,9 @@ class _Stream:
                 f"pool of {self.order.pool_size} tasks{given}: a task starts when a slot frees, its calls keep their "
                 "recorded times however long serving takes"
             )
-        if options.room.is_used:
+        if options.room.is_used and options.tier is not None and options.tier.preset.kind in JOINT_KINDS:
+            notes.append(f"GPU tier: simulated by the rules of {options.tier.preset.name}, in its units")
+        elif options.room.is_used:
             block = max(GPU_BLOCK_TOKENS, self.trace.resolution_tokens)
             paths = "prompts and outputs" if self.trace.outputs_known else "prompts only"
             notes.append(f"GPU tier: LRU of {block}-token blocks, leaf-first touch, {paths}")
@@ -176,8 +179,9 @@ class _Stream:
 def describe_tier(settings: TierSettings, unit_tokens: int) -> list[str]:
     """What is simulated, what its preset leaves out, and what is not confirmed of it."""
     preset, rule = settings.preset, settings.rule
-    notes = [f"host tier {preset.name}, simulated at every capacity shown: {preset.title} {preset.version}, "
-             f"{unit_tokens}-token units, {settings.policy}, admission {rule.label}: {preset.description}"]  # fmt: skip
+    notes = [f"host tier {preset.name}, simulated at every capacity shown: {preset.title} ({preset.version}), "
+             f"{unit_tokens:,}-token units, {settings.policy}, admission {rule.label}: "
+             f"{preset.description}"]  # fmt: skip
     if unit_tokens != settings.unit_tokens:
         notes.append(f"units of {unit_tokens} tokens, not {settings.unit_tokens}: the trace is no finer")
     if rule.kind == "conditioned":
@@ -199,7 +203,7 @@ def _answer(stream: _Stream, prediction: Prediction, served: GpuService, capacit
     tier = prepare_tier(trace, stream.tree, order, served, options.tier, beta)
     endless = endless_gib(tier, prediction)
     found = simulate_capacities(tier, prediction, [*capacities, endless], stream.first_request)
-    stepped = step_prediction(prediction, found)
+    stepped = step_prediction(prediction, found, endless)
     answer = _judge(stream, stepped, served, capacities, tier)
     at = {capacity.host_gib_per_rank: capacity for capacity in found.capacities}
     shown = tuple(at[gib] for gib in capacities)

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from capplan.errors import CapplanError
 from capplan.output import written_whole
-from capplan.plan import Answer, Plan
+from capplan.plan import AdmissionStudy, Answer, Plan
 from capplan.prediction import BEST, TYPICAL, WORST, Prediction
-from capplan.simulation.simulator import TierSettings
 from capplan.units import bytes_to_gib, format_capacity, format_number
 
 COMPUTED, RESTORED, MARK = "#b3362b", "#2b6cb3", "#1d7a46"
@@ -32,58 +31,8 @@ def draw_plan(plan: Plan) -> Figure:
         draw_net(below, answer, seconds)
     panels[0][0].set_ylabel("prompt tokens (M)")
     panels[1][0].set_ylabel(f"net time saved ({unit})")
-    figure.suptitle(f"{plan.trace.source}: {_describe_order(plan)}", fontsize=10)
+    figure.suptitle(f"{plan.trace.source}: {describe_order(plan)}", fontsize=10)
     return figure
-
-
-def draw_tiers(plan: Plan) -> Figure:
-    """One panel per GPU: computed prefill of a simulated tier, of the one-pass curve and of the best policy."""
-    n = len(plan.answers)
-    figure = Figure(figsize=(7.2, 4.4) if n == 1 else (5.4 * n, 4.4), layout="constrained")
-    panels = figure.subplots(1, n, sharey=True, squeeze=False)[0]
-    for axes, answer in zip(panels, plan.answers, strict=True):
-        draw_tier(axes, answer)
-    panels[0].set_ylabel("computed prefill (M tokens)")
-    figure.suptitle(f"{plan.trace.source}: {_describe_order(plan)}", fontsize=10)
-    return figure
-
-
-def draw_tier(axes: Axes, answer: Answer) -> None:
-    """Computed prefill against host GiB per rank: simulated points, the curve they are compared with, the best policy.
-
-    Parameters
-    ----------
-    axes : matplotlib Axes
-    answer : Answer
-        With a simulated tier.
-    """
-    tier, curve = answer.simulated, answer.curve
-    if tier is None or curve is None:
-        raise ValueError("the answer holds no simulated tier")
-    gib = [found.host_gib_per_rank for found in tier.capacities]
-    limit = 1.05 * max(*gib, curve.gib_at(1))
-    slots = np.unique(np.linspace(0, min(curve.tiers.n_distinct, curve.slots_at(limit)), 4000).astype(np.int64))
-    points = np.append(slots * curve.chunk_bytes / 2**30, limit)
-    computed = curve.tiers.computed_tokens[np.append(slots, slots[-1])] / 1e6
-    axes.step(points, computed, where="post", color=RESTORED, lw=1.5, label="one-pass curve")
-    best = [found.best_computed_tokens for found in tier.capacities]
-    if all(tokens is not None for tokens in best):
-        axes.plot(
-            gib, [tokens / 1e6 for tokens in best if tokens is not None], "^:", color=MARK, ms=4, label="best policy"
-        )
-    settings, deployment = tier.settings, answer.prediction.deployment
-    simulated = [found.totals.computed_tokens / 1e6 for found in tier.capacities]
-    axes.plot(gib, simulated, "o-", color=COMPUTED, ms=5, lw=1.5, label=_name_tier(settings))
-    axes.set_xlim(0, limit)
-    axes.set_ylim(bottom=0)
-    axes.set_title(f"{deployment.gpu.title}, {deployment.model.title}, TP{deployment.tp}", fontsize=9)
-    axes.set_xlabel("host KV capacity (GiB per rank)")
-    axes.grid(alpha=0.25)
-    axes.legend(fontsize=8, loc="best", framealpha=0.9)
-
-
-def _name_tier(settings: TierSettings) -> str:
-    return settings.preset.name if settings.rule.kind == "none" else f"{settings.preset.name}, {settings.rule.label}"
 
 
 def _choose_unit(plan: Plan) -> tuple[str, float]:
@@ -199,7 +148,8 @@ def _mark(axes: Axes, answer: Answer, limit: float) -> None:
             axes.plot([x], [y], marker, color=MARK, ms=7, zorder=5, label=f"{name} {format_capacity(x)} GiB")
 
 
-def _describe_order(plan: Plan) -> str:
+def describe_order(plan: Plan | AdmissionStudy) -> str:
+    """The order of a stream, for a title."""
     if plan.order.kind == "pool":
         return f"pool of {plan.order.pool_size} tasks"
     return f"{plan.order.kind} order"

@@ -1,5 +1,6 @@
 """What a simulated tier does at every capacity asked for, beside the one-pass curve and the best policy."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -34,8 +35,8 @@ class SimulatedCapacity:
     curve_computed_tokens : int
         Computed prefill of the one-pass curve at this capacity.
     best_computed_tokens : int or None
-        Computed prefill under the best policy there is for prompts of this size (Belady's, with bypass);
-        None where the tier keeps outputs too.
+        Computed prefill under the policy that covers most prompt tokens in this room (Belady's, with bypass);
+        None where the tier has no such yardstick (`find_best`).
     """
 
     host_gib_per_rank: float
@@ -52,7 +53,7 @@ class SimulatedCapacity:
 
     @property
     def policy_tokens(self) -> int | None:
-        """Tokens it computes that the best policy of the same size would not."""
+        """Tokens computed beyond those of the policy that covers most; below 0 where the GPU serves what that keeps."""
         return None if self.best_computed_tokens is None else self.totals.computed_tokens - self.best_computed_tokens
 
     @property
@@ -138,8 +139,13 @@ def simulate_capacities(
 
 
 def find_best(tier: TierInput) -> TierInput | None:
-    """The same tier under the best policy; None where it keeps more than prompts."""
-    if not tier.settings.preset.has_yardstick:
+    """The same tier under the policy that covers most prompt tokens.
+
+    None where it keeps more than prompts, or looks up from the GPU's end: a tier that need not hold heads can
+    do better than any that covers prompts from token 0.
+    """
+    preset = tier.settings.preset
+    if not preset.has_yardstick or preset.lookup_from != "zero":
         return None
     return replace(tier, settings=replace(tier.settings, policy="belady"))
 
@@ -150,21 +156,23 @@ def endless_gib(tier: TierInput, prediction: Prediction) -> float:
     return prediction.gib_at(factor * max(tier.stream.n_units, 1))
 
 
-def step_prediction(prediction: Prediction, tier: SimulatedTier) -> Prediction:
+def step_prediction(prediction: Prediction, tier: SimulatedTier, limit_gib: float = math.inf) -> Prediction:
     """A prediction whose curves hold the simulated values, constant from each capacity to the next.
 
-    Below the first capacity the host tier does nothing.
+    Below the first capacity the host tier does nothing; the curves end at `limit_gib` at the latest, beyond
+    which nothing changes (`endless_gib`).
     """
-    slots = np.array([0, *(prediction.slots_at(found.host_gib_per_rank) for found in tier.capacities)], np.int64)
+    capacities = [found for found in tier.capacities if found.host_gib_per_rank <= limit_gib]
+    slots = np.array([0, *(prediction.slots_at(found.host_gib_per_rank) for found in capacities)], np.int64)
     at = np.searchsorted(slots, np.arange(int(slots[-1]) + 1), side="right") - 1
     base = tier.base
-    totals = [base, *(found.totals for found in tier.capacities)]
+    totals = [base, *(found.totals for found in capacities)]
 
     def spread(values: Iterable[int]) -> Int64s:
         return np.array(list(values), np.int64)[at]
 
     def spread_seconds(end: int) -> NDArray[np.float64]:
-        return np.array([0.0, *(found.saved_s[end] for found in tier.capacities)])[at]
+        return np.array([0.0, *(found.saved_s[end] for found in capacities)])[at]
 
     chunk = prediction.tiers.chunk_tokens
     tiers = TierCurves(

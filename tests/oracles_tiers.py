@@ -183,22 +183,25 @@ class AllOrNothing(Tier):
 
 
 class VllmOffload(AllOrNothing):
-    """vLLM 0.26 and later: the lookup moves nothing; what was loaded or offered is touched at the end."""
+    """vLLM 0.26 and later: the lookup moves nothing; what is loaded or offered is used at once, the tail oldest."""
 
     protects_offer = True
 
+    def __init__(self, n_slots, unit, min_offers=0, step=None):
+        super().__init__(n_slots, unit, min_offers)
+        self.step = step
+
+    list_calls = Lmcache.list_calls
+
     def lookup(self, call):
-        return self.leading_beyond_gpu(call)
+        found = self.leading_beyond_gpu(call)
+        self.touch(reversed(call.prompt[call.gpu_units : found]))
+        return found
 
     def store(self, call, found):
-        self.store_call(call.prompt[found:])
-
-    def finish(self, call, found):
-        begin = call.gpu_units if found else 0
-        self.touch(reversed(call.prompt[begin:]))
-
-    def decline(self, call, found):
-        self.touch(reversed(call.prompt[call.gpu_units : found]))
+        for begin, end in self.list_calls(call, found):
+            self.store_call(call.prompt[begin:end])
+            self.touch(reversed(call.prompt[call.gpu_units if found else 0 : end]))
 
 
 class VllmOffload13(AllOrNothing):
@@ -265,7 +268,9 @@ class Kvbm(Tier):
     """Dynamo's: blocks beyond the GPU's hit, as many as fit; blocks the GPU serves are not refreshed."""
 
     def lookup(self, call):
-        return self.leading_beyond_gpu(call)
+        found = self.leading_beyond_gpu(call)
+        self.touch(reversed(call.prompt[call.gpu_units : found]))
+        return found
 
     def store(self, call, found):
         for keys in (call.prompt[call.gpu_units :], call.path[max(call.gpu_units, len(call.prompt)) :]):
@@ -275,12 +280,10 @@ class Kvbm(Tier):
             for key in list(self.order[: max(0, len(kept) - (self.n_slots - len(self.order)))]):
                 self.evict(key)
             self.put(reversed(kept))
+            self.touch(reversed(call.prompt[call.gpu_units :]))
 
     def finish(self, call, found):
         self.touch(reversed(call.path[call.gpu_units :]))
-
-    def decline(self, call, found):
-        self.touch(reversed(call.prompt[call.gpu_units : found]))
 
 
 def keep_best(stream, n_slots):

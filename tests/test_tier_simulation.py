@@ -1,5 +1,7 @@
 """Simulated tiers against plain lists of keys, and the laws that hold for all of them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -18,7 +20,8 @@ from oracles_tiers import (
 from strategies import split_paths
 from tier_runs import Calls, set_tier
 
-from capplan.simulation.rules import AdmissionRule
+from capplan.simulation.rules import AdmissionRule, read_rules
+from capplan.simulation.simulator import goes_by_extents, simulate_extents, simulate_units
 from capplan.simulation.tier_run import sum_run
 
 ORACLES = {
@@ -65,7 +68,10 @@ def test_lmcache_under_every_policy_it_has(drawn, unit, n_slots, policy):
     compare(calls.run(set_tier("lmcache", unit, policy=policy), n_slots), oracle, calls.replay(oracle))
 
 
-@pytest.mark.parametrize(("name", "oracle"), [("lmcache", Lmcache), ("efficientagent-fixed", EfficientAgent)])
+@pytest.mark.parametrize(
+    ("name", "oracle"),
+    [("lmcache", Lmcache), ("efficientagent-fixed", EfficientAgent), ("vllm-offload", VllmOffload)],
+)
 @given(drawn=calls_with_gpu(), unit=st.integers(1, 3), n_slots=st.integers(1, 12), step=st.integers(1, 7))
 def test_prefill_steps_store_what_they_fill(name, oracle, drawn, unit, n_slots, step):
     calls = Calls(*drawn)
@@ -104,6 +110,24 @@ def test_stack_distance_is_one_lru_list(drawn, unit, n_slots):
     found, written = simulate([cut(prompt, unit) for prompt, _ in drawn[0]], n_slots)
     assert (run.found_tokens // unit).tolist() == found
     assert int(run.written.sum()) == written
+
+
+@pytest.mark.parametrize("name", ["lmcache-mp", *sorted(ORACLES)])
+@given(
+    drawn=calls_with_gpu(), unit=st.integers(1, 3), n_slots=st.integers(0, 14), step=st.sampled_from([0, 0, 1, 4]),
+    policy=st.sampled_from(["lru", "fifo", "mru"]), kappa=st.sampled_from([1, 3, 100]),
+)  # fmt: skip
+def test_extents_are_the_general_path(name, drawn, unit, n_slots, step, policy, kappa):
+    calls = Calls(*drawn, times=np.arange(len(drawn[0])))
+    settings = set_tier(name, unit, rule=AdmissionRule("fixed", kappa), step_tokens=step)
+    settings = replace(settings, policy=policy if policy in settings.preset.policies else "lru")
+    assert goes_by_extents(settings)
+    tier = calls.tier(settings)
+    rules = read_rules(settings.preset, n_slots, unit, settings.policy, step, 0)
+    general = simulate_units(tier, rules, n_slots * unit)
+    fast = simulate_extents(tier, rules, n_slots * unit, n_items=1)  # too few: it has to start over
+    for name in ("found_tokens", "written", "evicted", "duplicates", "refused", "declined"):
+        assert getattr(fast, name).tolist() == getattr(general, name).tolist(), name
 
 
 class DecliningLru(Lmcache):

@@ -1,11 +1,16 @@
 """`capplan admission`: what limiting writes does, rule by rule and capacity by capacity."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from capplan.cli import console, plan_options
+from capplan.cli import console, plan_options, tier_options
 from capplan.cli import options as opt
+
+if TYPE_CHECKING:
+    from capplan.simulation.simulator import TierSettings
+
+MOST_OFFERS = 1_000_000
 
 
 @click.command("admission")
@@ -54,43 +59,40 @@ from capplan.cli import options as opt
     help="How often the tier reports; 0 at every moment.",
 )
 @click.option("--log", type=click.Path(dir_okay=False), metavar="FILE", help="Also write every decision, as Parquet.")
-@plan_options.decorate(plan_options.OUTPUT[:2])
-def command(**given: Any) -> None:
+@plan_options.decorate(plan_options.OUTPUT)
+@click.pass_context
+def command(ctx: click.Context, /, **given: Any) -> None:
     """Compare rules of write admission: computed, restored, written and declined tokens, hits lost and gained.
 
     Every rule is simulated at every host capacity, against the tier without one; a line per capacity says which
     rule to set, if any.
     """
     check_usage(given)
-    console.check_folder(given["out"], given["log"])
-    console.check_overwrites((given["out"], given["log"]), given["source"])
-    run(given)
+    files = (given["out"], given["log"], given["plot"])
+    console.check_folder(*files)
+    console.check_overwrites(files, given["source"])
+    run(given, tier_options.is_given(ctx, "thresholds"))
 
 
 def check_usage(given: dict[str, Any]) -> None:
     """Refuse numbers that are no rule; exit code 2."""
     plan_options.check_plan(given)
+    plan_options.check_plot(given["plot"])
     if any(not 0 <= theta <= 1 for theta in given["thetas"]):
         raise click.UsageError("--theta: shares from 0 to 1 are accepted")
-    if any(k != int(k) for k in given["thresholds"]):
-        raise click.UsageError("--store-threshold: whole numbers are accepted")
+    if any(k != int(k) or k == 1 or k > MOST_OFFERS for k in given["thresholds"]):
+        raise click.UsageError(f"--store-threshold: whole numbers from 2 to {MOST_OFFERS:,}, or 0, are accepted")
 
 
-def run(given: dict[str, Any]) -> None:
+def run(given: dict[str, Any], sets_threshold: bool) -> None:
     """Read, compare, write; the imports that take time happen here."""
-    from dataclasses import replace
-
     from capplan.cli import reading
     from capplan.output import written_whole
     from capplan.pipeline import compare_admission
     from capplan.report import admission as report
-    from capplan.simulation.presets import load_preset
-    from capplan.simulation.simulator import TierSettings
 
     console.announce_compilation()
-    settings = TierSettings.of(load_preset(given["tier"]))
-    rule = replace(settings.rule, window_s=given["window_s"], report_period_s=given["report_period_s"])
-    tier = settings.change(unit_tokens=given["unit_tokens"], rule=rule)
+    tier = read_tier(given, sets_threshold)
     options = plan_options.read_options(given, tier)
     thresholds = [int(k) for k in given["thresholds"] if k >= 2]
     trace = reading.read(given)
@@ -100,7 +102,36 @@ def run(given: dict[str, Any]) -> None:
     console.warn(study.trace.notes)
     text = report.render(study, given["output_format"])
     if given["log"] is not None:
-        decisions = report.log_decisions(study)
+        from capplan.report.decision_log import log_decisions
+
+        decisions = log_decisions(study)
         with written_whole(given["log"]) as path:
             decisions.write_parquet(path)
+    if given["plot"] is not None:
+        from capplan.plot import save_figure
+        from capplan.plot_tiers import draw_admission
+
+        save_figure(draw_admission(study), given["plot"])
     console.write_out(text, given["out"])
+
+
+def read_tier(given: dict[str, Any], sets_threshold: bool) -> "TierSettings":
+    """The preset whose way of storing is kept.
+
+    Raises
+    ------
+    SpecError
+        An unknown preset, or a threshold of one that counts no offers.
+    """
+    from dataclasses import replace
+
+    from capplan.errors import SpecError
+    from capplan.simulation.presets import load_preset
+    from capplan.simulation.simulator import TierSettings
+
+    preset = load_preset(given["tier"])
+    if sets_threshold and any(given["thresholds"]) and preset.kind != "inclusive":
+        raise SpecError(f"tier {preset.name} counts no offers; accepted: --store-threshold 0")
+    settings = TierSettings.of(preset)
+    rule = replace(settings.rule, window_s=given["window_s"], report_period_s=given["report_period_s"])
+    return settings.change(unit_tokens=given["unit_tokens"], rule=rule)

@@ -1,4 +1,4 @@
-"""Options of commands that plan: the stream, the deployment, costs and the simulated tier."""
+"""Options of commands that plan: the stream, the deployment, costs and the output."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -95,57 +95,6 @@ PLAN = (
     ),
     click.option("--load-latency-ms", type=opt.Number(min=0), help="Fixed cost of a request that loads."),
 )
-TIER = (
-    click.option("--unit-tokens", type=opt.TOKENS, help="Tokens the tier stores as one. Default: the preset's."),
-    click.option(
-        "--policy",
-        type=click.Choice(["lru", "fifo", "lfu", "mru", "arc", "belady"]),
-        help="What it evicts; belady knows the future and bypasses. Default: the preset's.",
-    ),
-    click.option(
-        "--admission",
-        "rule",
-        type=click.Choice(["none", "fixed", "conditioned"]),
-        help="Rule of write admission. Default: the preset's.",
-    ),
-    click.option(
-        "--kappa", type=opt.Number(min=0), help="New units a request may write under the rule. Default: the preset's."
-    ),
-    click.option(
-        "--theta",
-        type=opt.Number(0, 1),
-        default=0.95,
-        show_default=True,
-        help="Share of its room from which on a tier is full (conditioned).",
-    ),
-    click.option(
-        "--window-s",
-        type=opt.POSITIVE,
-        default=60.0,
-        show_default=True,
-        help="Seconds that tasks and evictions count (conditioned).",
-    ),
-    click.option(
-        "--report-period-s",
-        type=opt.Number(min=0),
-        default=1.0,
-        show_default=True,
-        help="How often the tier reports; 0 at every moment (conditioned).",
-    ),
-    click.option(
-        "--step-tokens",
-        type=click.IntRange(0, (1 << 31) - 1),
-        default=0,
-        show_default=True,
-        help="Tokens of a prefill step, each of which stores; 0: a prompt is stored in one call.",
-    ),
-    click.option(
-        "--store-threshold",
-        "min_offers",
-        type=click.IntRange(0, 1_000_000),
-        help="Offers of a unit from which on it is stored (vllm-offload). Default: the preset's.",
-    ),
-)
 OUTPUT = (
     click.option(
         "--format", "output_format", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True
@@ -186,26 +135,6 @@ def check_plot(plot: str | None) -> None:
         raise click.UsageError(f"--plot {plot}: a name ending in .png, .svg or .pdf is accepted")
 
 
-def is_given(ctx: click.Context, name: str) -> bool:
-    """Whether an option was typed rather than left at its default."""
-    source = ctx.get_parameter_source(name)
-    return source is not None and source.name not in ("DEFAULT", "DEFAULT_MAP")
-
-
-def check_tier(ctx: click.Context, given: dict[str, Any]) -> None:
-    """Refuse options of the simulated tier without one, and options of the curve beside it; exit code 2."""
-    of_tier = {"unit_tokens": "--unit-tokens", "policy": "--policy", "rule": "--admission", "kappa": "--kappa",
-               "theta": "--theta", "window_s": "--window-s", "report_period_s": "--report-period-s",
-               "step_tokens": "--step-tokens", "min_offers": "--store-threshold"}  # fmt: skip
-    of_curve = {"chunk_tokens": "--chunk-tokens", "touch": "--touch", "distance": "--distance"}
-    names = of_tier if given["tier"] is None else of_curve
-    typed = [spelled for name, spelled in names.items() if name in given and is_given(ctx, name)]
-    if typed and given["tier"] is None:
-        raise click.UsageError(f"{', '.join(typed)}: an option of the simulated tier; --tier names one")
-    if typed:
-        raise click.UsageError(f"{', '.join(typed)}: an option of the one-pass curve; --tier has rules of its own")
-
-
 def read_options(given: dict[str, Any], tier: "TierSettings | None" = None) -> "Options":
     """Options of a plan out of a command's; what a command lacks keeps its default."""
     from capplan.costs import Overrides
@@ -241,35 +170,4 @@ def read_options(given: dict[str, Any], tier: "TierSettings | None" = None) -> "
         engine=engine,
         prices=prices,
         tier=tier,
-    )
-
-
-def read_tier(given: dict[str, Any]) -> "TierSettings":
-    """A preset with what was set of it.
-
-    Raises
-    ------
-    SpecError
-        An unknown preset, or a policy or rule it does not have.
-    """
-    from dataclasses import replace
-
-    from capplan.simulation.presets import load_preset
-    from capplan.simulation.simulator import TierSettings
-
-    settings = TierSettings.of(load_preset(given["tier"]))
-    rule = replace(
-        settings.rule,
-        kind=given["rule"] or settings.rule.kind,
-        kappa=settings.rule.kappa if given["kappa"] is None else given["kappa"],
-        theta=given["theta"],
-        window_s=given["window_s"],
-        report_period_s=given["report_period_s"],
-    )
-    return settings.change(
-        unit_tokens=given["unit_tokens"],
-        policy=given["policy"],
-        rule=rule,
-        step_tokens=given["step_tokens"],
-        min_offers=given["min_offers"],
     )

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from capplan.cli import console, plan_options
+from capplan.cli import console, plan_options, tier_options
 from capplan.cli import options as opt
 
 
@@ -32,7 +32,7 @@ from capplan.cli import options as opt
 @click.option("--dram-usd-per-gib", type=opt.Number(min=0), help="What host memory costs you; with --gpu-usd-per-hour.")
 @click.option("--gpu-usd-per-hour", type=opt.Number(min=0), help="What a GPU costs you; with --dram-usd-per-gib.")
 @click.option("--tier", metavar="NAME", help="Simulate an engine's tier (capplan tiers) instead of the one-pass curve.")
-@plan_options.decorate(plan_options.TIER)
+@plan_options.decorate(tier_options.TIER)
 @plan_options.decorate(plan_options.OUTPUT)
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> None:
@@ -42,7 +42,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     hashes, Mooncake JSONL, a kv-cache-tester folder or file.
     """
     check_usage(given)
-    plan_options.check_tier(ctx, given)
+    tier_options.check_tier(ctx, given)
     console.check_folder(given["out"], given["plot"])
     console.check_overwrites((given["out"], given["plot"]), given["source"])
     run(given)
@@ -63,7 +63,7 @@ def run(given: dict[str, Any]) -> None:
     from capplan.report import render
 
     console.announce_compilation()
-    tier = None if given["tier"] is None else plan_options.read_tier(given)
+    tier = None if given["tier"] is None else tier_options.read_tier(given)
     options = plan_options.read_options(given, tier)
     trace = reading.read(given)
     plan = predict(trace, given["gpus"], given["model"], options)

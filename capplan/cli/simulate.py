@@ -4,14 +4,14 @@ from typing import Any
 
 import click
 
-from capplan.cli import console, plan_options
+from capplan.cli import console, plan_options, tier_options
 from capplan.cli import options as opt
 
 
 @click.command("simulate")
 @opt.trace_options
 @click.option("--tier", required=True, metavar="NAME", help="Engine's tier to simulate (capplan tiers).")
-@plan_options.decorate(plan_options.PLAN, plan_options.TIER, plan_options.OUTPUT)
+@plan_options.decorate(plan_options.PLAN, tier_options.TIER, plan_options.OUTPUT)
 def command(**given: Any) -> None:
     """Simulate an engine's host tier: restored, written, evicted and declined tokens per capacity.
 
@@ -32,13 +32,14 @@ def run(given: dict[str, Any]) -> None:
     from capplan.report import tier as report
 
     console.announce_compilation()
-    options = plan_options.read_options(given, plan_options.read_tier(given))
+    options = plan_options.read_options(given, tier_options.read_tier(given))
     trace = reading.read(given)
     plan = predict(trace, given["gpus"], given["model"], options)
     console.warn(plan.trace.notes)
     text = report.render(plan, given["output_format"])
     if given["plot"] is not None:
-        from capplan.plot import draw_tiers, save_figure
+        from capplan.plot import save_figure
+        from capplan.plot_tiers import draw_tiers
 
         save_figure(draw_tiers(plan), given["plot"])
     console.write_out(text, given["out"])

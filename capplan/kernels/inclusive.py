@@ -312,6 +312,15 @@ def settle(
 
 
 @kernel
+def note_uses(
+    store: recency.Store, rules: Rules, units: Int64s, gpu_tokens: int, covered: int, begin: int, end: int
+) -> None:
+    """What is loaded or offered is used at once: no later store of the same request evicts it first."""
+    if rules.settles == TOUCH_USED:
+        settle(store, rules, units, gpu_tokens, covered, begin, end)
+
+
+@kernel
 def sweep(store: recency.Store, rules: Rules, tally: Tally, c: int) -> None:
     """Drop a share of the units where the tier is filled to its watermark.
 
@@ -354,8 +363,11 @@ def store_request(
         if last > first:
             offer(store, rules, offers, buffers, first, last, tally, c)
             first = last
+            if last < n_prompt:
+                note_uses(store, rules, buffers.units, stream.gpu_tokens[c], covered, begin, last)
     n_path = n_prompt
     if rules.stores_outputs and stream.path_units[c] > n_prompt:
+        note_uses(store, rules, buffers.units, stream.gpu_tokens[c], covered, begin, first)
         n_path = stream.path_units[c]
         list_units(stream.nodes, stream.path_node[c], n_path, buffers.units)
         offer(store, rules, offers, buffers, max(first, n_prompt), n_path, tally, c)
@@ -385,6 +397,7 @@ def run_tier(
         list_units(stream.nodes, stream.prompt_node[c], n_units, buffers.units)
         covered = look_up(store, rules, buffers.units, n_units, stream.gpu_tokens[c])
         touch_found(store, rules, buffers.units, n_units, covered)
+        note_uses(store, rules, buffers.units, stream.gpu_tokens[c], covered, covered, covered)
         tally.covered[c] = covered
         new_units = stream.n_tokens[c] // rules.unit_tokens - covered
         if gates.decide(gate_rules, gate, decisions, c, now, stream.task[c], stream.n_tokens[c], new_units):

@@ -1,4 +1,4 @@
-"""Rules of write admission side by side, at every capacity; and the log of single decisions."""
+"""Rules of write admission side by side, at every capacity."""
 
 import csv
 import io
@@ -6,14 +6,11 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-import polars as pl
-
-from capplan.admission_study import AdmissionAnswer, CapacityStudy, DecisionLog, Outcome, simulate_logs
+from capplan.admission_study import AdmissionAnswer, CapacityStudy, Outcome
 from capplan.plan import AdmissionStudy
 from capplan.prediction import BEST, TYPICAL, WORST
 from capplan.report import as_json
-from capplan.report.layout import Table, fold, make_table, print_tables
+from capplan.report.layout import Table, fold, make_table, print_tables, squeeze
 from capplan.report.sentences import list_cost_notes
 from capplan.report.tier import describe_settings
 from capplan.units import format_capacity, format_seconds, format_share, format_tokens
@@ -35,7 +32,7 @@ def render_table(study: AdmissionStudy, width: int) -> str:
         blocks.append("\n".join(fold(line, width) for line in summarise(study, answer)))
         for capacity in answer.capacities:
             tables = [tabulate_tokens(answer, capacity), tabulate_time(answer, capacity)]
-            blocks += print_tables(tables)
+            blocks += print_tables([squeeze(table, width) for table in tables])
             blocks += [fold(line, width) for line in list_ranges(capacity)]
         notes = list_notes(study, answer)
         blocks.append("\n".join(fold(line, width) for line in ["Assumptions", *(f"- {note}" for note in notes)]))
@@ -45,6 +42,9 @@ def render_table(study: AdmissionStudy, width: int) -> str:
 def list_notes(study: AdmissionStudy, answer: AdmissionAnswer) -> list[str]:
     """Every assumption that changes the answer."""
     own = [
+        "fixed k declines a request with more than k new units, conditioned k only under pressure"
+        + (" (@ theta)" if any("@" in one.label for one in study.candidates) else "")
+        + "; k offers stores a unit from its k-th offer on",
         "fixed and conditioned rules leave resident units out of a store, as the published connector does: what that "
         "does alone is the row `none, dedup`"
         if any(one.label == "none, dedup" for one in study.candidates)
@@ -67,10 +67,11 @@ def summarise(study: AdmissionStudy, answer: AdmissionAnswer) -> list[str]:
     deployment, preset = answer.prediction.deployment, answer.tier.settings.preset
     head = f"Write admission of {preset.name} on {deployment.gpu.title}, {deployment.model.title}, TP{deployment.tp}"
     lines = [head]
-    for capacity in answer.capacities:
+    gibs = [format_capacity(capacity.host_gib_per_rank) for capacity in answer.capacities]
+    for gib, capacity in zip(gibs, answer.capacities, strict=True):
         best = next(outcome for outcome in capacity.outcomes if outcome.label == capacity.best)
         lines.append(
-            f"  {format_capacity(capacity.host_gib_per_rank)} GiB  set {capacity.best}: {capacity.advice} (computes "
+            f"  {gib.rjust(max(map(len, gibs)))} GiB  set {capacity.best}: {capacity.advice} (computes "
             f"{format_tokens(best.totals.computed_tokens)}, none {format_tokens(capacity.none.totals.computed_tokens)})"
         )
     return lines
@@ -242,54 +243,13 @@ def _flatten(answer: AdmissionAnswer, capacity: CapacityStudy, outcome: Outcome)
         if isinstance(value, dict):
             record |= {f"{key}_{name}": item for name, item in value.items()}
         elif isinstance(value, tuple):
-            record |= {f"{key}_from": value[0], f"{key}_to": value[1]}
+            record |= {
+                f"{key}_{end}": _empty_if_infinite(bound) for end, bound in zip(("from", "to"), value, strict=True)
+            }
         else:
             record[key] = value
     return record
 
 
-def log_decisions(study: AdmissionStudy) -> pl.DataFrame:
-    """Every decision with what it rested on: a row per GPU, capacity, rule and request, in stream order."""
-    ordered = study.trace.requests.take(study.order.rows)
-    names = pl.Series("request_id", list(ordered.request_ids), pl.String)
-    tasks = pl.Series("task_id", ordered.task.decode(), pl.String)
-    times = np.full(len(ordered), np.nan) if study.order.time_s is None else study.order.time_s
-    frames = []
-    for answer in study.answers:
-        gpu = pl.lit(answer.prediction.deployment.gpu.name).alias("gpu")
-        gibs = [capacity.host_gib_per_rank for capacity in answer.capacities]
-        logs = simulate_logs(answer.tier, gibs, study.candidates)
-        frames += [_tabulate_log(log, names, tasks, times).select(gpu, pl.all()) for log in logs]
-    return pl.concat(frames)
-
-
-def _tabulate_log(log: DecisionLog, names: pl.Series, tasks: pl.Series, times: Any) -> pl.DataFrame:
-    decisions, run = log.run.decisions, log.run
-    if decisions is None:
-        raise ValueError("the run made no decisions")
-    frame = pl.DataFrame(
-        {
-            "time_s": times,
-            "prompt_tokens": run.n_tokens,
-            "host_hit_tokens": run.found_tokens,
-            "new_units": decisions.new_units,
-            "tasks": decisions.tasks,
-            "mean_prompt_tokens": decisions.mean_prompt_tokens,
-            "estimate_bytes": decisions.estimate_bytes,
-            "is_fresh": decisions.is_fresh,
-            "evictions_in_window": decisions.evictions,
-            "resident_units": decisions.resident,
-            "is_pressured": decisions.is_pressured,
-            "is_declined": decisions.is_declined,
-        }
-    ).with_columns(
-        pl.col("tasks", "evictions_in_window", "resident_units").replace(-1, None),
-        pl.col("time_s", "mean_prompt_tokens", "estimate_bytes").fill_nan(None),
-    )
-    constants = [
-        pl.lit(log.host_gib_per_rank).alias("host_gib_per_rank"),
-        pl.lit(log.label).alias("rule"),
-        pl.lit(float(log.rule.kappa)).alias("kappa"),
-        pl.lit(float(log.rule.theta)).alias("theta"),
-    ]
-    return frame.select(*constants, names, tasks, pl.all())
+def _empty_if_infinite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

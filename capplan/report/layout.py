@@ -2,7 +2,7 @@
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tabulate import DataRow, TableFormat, tabulate
@@ -45,6 +45,11 @@ def make_table(title: str, headings: Sequence[str], n_left: int = 0) -> Table:
 def measure_table(table: Table) -> int:
     """Columns a printed table takes."""
     return max(len(line) for line in print_table(table).split("\n"))
+
+
+def squeeze(table: Table, width: int) -> Table:
+    """The table, its columns closer together where it would be too wide."""
+    return replace(table, gap=1) if measure_table(table) > width else table
 
 
 def print_tables(tables: Sequence[Table]) -> list[str]:

@@ -9,11 +9,18 @@ from typing import Any
 from capplan.plan import Answer, Plan
 from capplan.prediction import CapacityRow
 from capplan.report import as_json
-from capplan.report.layout import Table, fold, make_table, print_tables
+from capplan.report.layout import Table, fold, make_table, print_tables, squeeze
 from capplan.report.sentences import list_cost_notes
 from capplan.simulated import SimulatedCapacity, SimulatedTier
 from capplan.simulation.simulator import TierSettings
 from capplan.units import format_capacity, format_number, format_seconds, format_share, format_tokens
+
+# What becomes of a prompt longer than the tier.
+SHORT = {
+    "keep-prefix": "of which only the head is kept",
+    "refuse": "which is refused whole",
+    "skip": "of which what finds no room is skipped",
+}
 
 
 def render(plan: Plan, format: str, width: int = 80) -> str:
@@ -38,7 +45,8 @@ def render_table(plan: Plan, width: int) -> str:
     for answer in plan.answers:
         tier = simulated(answer)
         blocks.append("\n".join(fold(line, width) for line in summarise(plan, answer)))
-        blocks += print_tables([tabulate_tokens(tier, answer.rows), tabulate_writes(tier, answer.rows)])
+        tables = [tabulate_tokens(tier, answer.rows), tabulate_writes(tier, answer.rows)]
+        blocks += print_tables([squeeze(table, width) for table in tables])
         notes = (*plan.assumptions, *answer.prediction.deployment.notes, *list_cost_notes(answer.prediction))
         blocks.append("\n".join(fold(line, width) for line in ["Assumptions", *(f"- {note}" for note in notes)]))
     return "\n\n".join(blocks) + "\n"
@@ -51,7 +59,7 @@ def summarise(plan: Plan, answer: Answer) -> list[str]:
     head = f"{settings.preset.name} on {deployment.gpu.title}, {deployment.model.title}, TP{deployment.tp}"
     lines = [
         head,
-        f"  tier         {settings.preset.title} {settings.preset.version}: {tier.unit_tokens}-token units, "
+        f"  tier         {settings.preset.title} ({settings.preset.version}), {tier.unit_tokens:,}-token units, "
         f"{settings.policy}, admission {settings.rule.label}",
         f"  of           {format_tokens(base.prompt_tokens)} prompt tokens in {base.requests:,} requests, "
         f"{_describe_order(plan)}; without a host tier {format_tokens(base.computed_tokens)} are computed and "
@@ -66,11 +74,32 @@ def summarise(plan: Plan, answer: Answer) -> list[str]:
         )
     else:
         lines.append("  curve        the one-pass curve holds at every capacity shown")
-    return lines + describe_shortage(tier)
+    lines += describe_shortage(tier)
+    return lines + [f"  warning: {warning}" for warning in list_warnings(answer)]
+
+
+def list_warnings(answer: Answer) -> list[str]:
+    """Capacities too small to behave as larger ones do."""
+    tier, prediction = simulated(answer), answer.prediction
+    if tier.settings.preset.kind == "gpu":
+        return []
+    sizes = [(found.host_gib_per_rank, found.slots * tier.unit_tokens) for found in tier.capacities if found.slots]
+    longest, gpu_tokens = prediction.workload.longest_prompt_tokens, prediction.deployment.gpu_kv_tokens
+    warnings = []
+    if short := [gib for gib, n_tokens in sizes if n_tokens < longest]:
+        lot = SHORT[tier.settings.preset.overflow if tier.settings.preset.kind == "inclusive" else "keep-prefix"]
+        warnings.append(f"{_list_gib(short)}: smaller than the longest prompt ({longest:,} tokens), {lot}")
+    if little := [gib for gib, n_tokens in sizes if n_tokens <= gpu_tokens]:
+        warnings.append(f"{_list_gib(little)}: no larger than the GPU tier ({gpu_tokens:,} tokens)")
+    return warnings
+
+
+def _list_gib(gibs: Sequence[float]) -> str:
+    return f"{', '.join(format_capacity(gib) for gib in gibs)} GiB"
 
 
 def describe_shortage(tier: SimulatedTier) -> list[str]:
-    """Capacity or policy: what would be saved by the best policy of the same size, and by endless room."""
+    """Capacity or policy: what the policy that covers most would save in the same room, and the largest room."""
     judged = [found for found in tier.capacities if found.best_computed_tokens is not None]
     if not judged:
         return []
@@ -78,7 +107,7 @@ def describe_shortage(tier: SimulatedTier) -> list[str]:
     floor = min(found.best_computed_tokens or 0 for found in judged)
     policy = worst.policy_tokens or 0
     if policy <= 0:
-        return ["  capacity     or policy? no policy computes fewer tokens at any capacity shown"]
+        return ["  capacity     or policy? the best policy computes no fewer tokens at any capacity shown"]
     best = worst.best_computed_tokens or 0
     return [
         f"  capacity     or policy? at {format_capacity(worst.host_gib_per_rank)} GiB it computes "
@@ -162,6 +191,7 @@ def describe_tier(plan: Plan, answer: Answer) -> dict[str, Any]:
             {**as_json.describe_row(prediction, row), **describe_capacity(found)}
             for found, row in zip(tier.capacities, answer.rows, strict=True)
         ],
+        "warnings": list_warnings(answer),
         "assumptions": [*plan.assumptions, *prediction.deployment.notes, *list_cost_notes(prediction)],
     }
 

@@ -3,6 +3,9 @@
 from capplan.report.layout import fold, make_table, print_tables
 from capplan.simulation.presets import TierPreset, list_presets, load_preset
 
+# What happens to a store that does not fit, in a column.
+NO_ROOM = {"keep-prefix": "keep head", "refuse": "refuse", "skip": "skip"}
+
 
 def render_tiers(width: int = 80) -> str:
     """Presets by name, with what they store and how they make room."""
@@ -12,19 +15,23 @@ def render_tiers(width: int = 80) -> str:
         table.add_row(
             preset.name,
             f"{preset.unit_tokens:,}",
-            "prompts" if preset.stores == "prompts" else "+ outputs",
-            preset.overflow,
+            "prompts" if preset.stores == "prompts" else "all",
+            NO_ROOM[preset.overflow],
             preset.admission,
             " ".join(policy for policy in preset.policies if policy != preset.policy),
         )
-    note = "capplan tiers NAME says what a simulation holds to and what it leaves out; --policy belady is the yardstick"
+    note = (
+        "stores: prompts, or all that has KV, outputs too. no room: the head of a store is kept, the whole store is "
+        "refused, or what does not fit is skipped. capplan tiers NAME says what a simulation holds to and what it "
+        "leaves out; of tiers that store prompts --policy belady is the yardstick."
+    )
     return "\n\n".join([*print_tables([table]), fold(note, width)]) + "\n"
 
 
 def render_tier(name: str, width: int = 80) -> str:
     """One preset: rules, omissions, source."""
     preset = load_preset(name)
-    lines = [f"{preset.name}: {preset.title} {preset.version}", f"  {preset.description}"]
+    lines = [f"{preset.name}: {preset.title} ({preset.version})", f"  {preset.description}"]
     lines += [f"  {label}  {text}" for label, text in list_rules(preset)]
     lines += [f"  not modelled: {text}" for text in preset.missing]
     lines += [f"  not confirmed: {text}" for text in preset.unsure]

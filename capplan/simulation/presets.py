@@ -18,6 +18,7 @@ Kind = Literal["prefix", "inclusive", "radix", "exclusive", "gpu"]
 Policy = Literal["lru", "fifo", "lfu", "mru", "arc", "belady"]
 End = Literal["tail-first", "head-first"]
 Rule = Literal["none", "fixed", "conditioned"]
+Scope = Literal["prompts", "prompts and outputs"]
 
 
 class TierPreset(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -81,7 +82,7 @@ class TierPreset(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     settles: Literal["none", "path", "used"] = "none"
     touch_order: End = "tail-first"
     insert_order: End = "tail-first"
-    stores: Literal["prompts", "prompts and outputs"] = "prompts"
+    stores: Scope = "prompts"
     store_from: Literal["zero", "gpu-hit", "host-hit"] = "zero"
     dedup: bool = True
     overflow: Literal["keep-prefix", "refuse", "skip"] = "refuse"

@@ -3,19 +3,22 @@
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from capplan.errors import SpecError, TraceError
-from capplan.kernels import clairvoyant, gate, inclusive, prefix_tier, recency
+from capplan.kernels import arc, clairvoyant, extent_tier, extents, gate, inclusive, prefix_tier, recency
 from capplan.order import Order
+from capplan.simulation.exclusive import simulate_exclusive
 from capplan.simulation.gpu_queue import simulate_gpu_queue
 from capplan.simulation.next_uses import find_next_uses
-from capplan.simulation.presets import Policy, TierPreset
+from capplan.simulation.presets import Policy, Scope, TierPreset
+from capplan.simulation.radix import simulate_radix
 from capplan.simulation.rules import AdmissionRule, policy_number, read_rules
 from capplan.simulation.stream import TierStream, cut_stream, fit_unit
 from capplan.simulation.tier_run import TierRun
@@ -25,6 +28,7 @@ from capplan.tree import PrefixTree
 
 Int32s = NDArray[np.int32]
 Int64s = NDArray[np.int64]
+Float64s = NDArray[np.float64]
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -64,6 +68,8 @@ class TierSettings:
         rule: AdmissionRule | None = None,
         step_tokens: int | None = None,
         min_offers: int | None = None,
+        dedup: bool | None = None,
+        stores: Scope | None = None,
     ) -> "TierSettings":
         """These settings with others where given.
 
@@ -79,10 +85,16 @@ class TierSettings:
             )
         if policy == "belady" and not preset.has_yardstick:
             raise SpecError(f"tier {preset.name}: Belady's policy is of prompts alone, and this tier keeps outputs too")
-        if min_offers and preset.overflow == "keep-prefix":
-            raise SpecError(f"tier {preset.name} stores from the first offer on; --store-threshold is of vllm-offload")
-        return replace(
-            self,
+        if dedup is not None or stores is not None:
+            preset = structs.replace(
+                preset,
+                dedup=preset.dedup if dedup is None else dedup,
+                stores=preset.stores if stores is None else stores,
+            )
+        if min_offers and not (preset.dedup and preset.kind == "inclusive"):
+            raise SpecError(f"tier {preset.name} stores from the first offer on; a store threshold is of vllm-offload")
+        return TierSettings(
+            preset=preset,
             unit_tokens=self.unit_tokens if unit_tokens is None else unit_tokens,
             policy=self.policy if policy is None else policy,
             rule=self.rule if rule is None else rule,
@@ -145,44 +157,122 @@ def simulate_tier(tier: TierInput, capacity_bytes: int) -> TierRun:
         return simulate_inclusive(tier, n_slots, capacity_bytes)
     if preset.kind == "gpu":
         return simulate_gpu_queue(tier)
+    if preset.kind == "exclusive":
+        return simulate_exclusive(tier, n_slots)
+    if preset.kind == "radix":
+        return simulate_radix(tier, tier.gpu.n_slots * tier.gpu.block_tokens // unit, n_slots)
     raise NotImplementedError(preset.kind)
 
 
 def simulate_inclusive(tier: TierInput, n_slots: int, capacity_bytes: int) -> TierRun:
-    """A tier beside the GPU's, unit by unit."""
+    """A tier beside the GPU's: extent by extent where its rules allow, else unit by unit."""
     stream, settings = tier.stream, tier.settings
     rules = read_rules(
         settings.preset, n_slots, stream.unit_tokens, settings.policy, settings.step_tokens, settings.min_offers
     )
-    n, policy = len(stream), policy_number(settings.policy)
-    n_lists = n + 1 if policy == recency.LFU else 1
-    store = recency.open_store(stream.n_units, policy, n_lists)
+    if settings.policy == "arc":
+        return simulate_arc(tier, rules, capacity_bytes)
+    if goes_by_extents(settings):
+        return simulate_extents(tier, rules, capacity_bytes)
+    return simulate_units(tier, rules, capacity_bytes)
+
+
+def goes_by_extents(settings: TierSettings) -> bool:
+    """Whether the fast path has all the rules: no offers noted, no uses counted, tails touched first."""
+    preset = settings.preset
+    is_plain = settings.min_offers < 2 and settings.policy in ("lru", "fifo", "mru")
+    # Room is made for a protected offer after its resident units are touched: they must be touched at the end.
+    is_protected = preset.protects_offer and (settings.policy != "lru" or preset.settles == "none")
+    return is_plain and preset.touch_order == "tail-first" and not is_protected
+
+
+def simulate_units(tier: TierInput, rules: inclusive.Rules, capacity_bytes: int) -> TierRun:
+    """The general path, unit by unit."""
+    stream, settings = tier.stream, tier.settings
+    policy = policy_number(settings.policy)
+    n_lists = len(stream) + 1 if policy == recency.LFU else 1
     tracked = settings.preset.tracked_offers if settings.min_offers > 1 else 0
-    gate_rules, gates, decisions = _open_gate(tier, n_slots, capacity_bytes)
-    tally = inclusive.open_tally(n)
-    clock = np.array([_first_time(stream) + settings.preset.evict_period_s])
+    gate_rules, gates, decisions = _open_gate(tier, rules.n_slots, capacity_bytes)
+    tally = inclusive.open_tally(len(stream))
     inclusive.run_tier(
-        store,
+        recency.open_store(stream.n_units, policy, n_lists),
         rules,
-        inclusive.Stream(
-            stream.nodes,
-            stream.prompt_node,
-            stream.prompt_units,
-            stream.path_node,
-            stream.path_units,
-            stream.n_tokens,
-            tier.gpu.tokens,
-            stream.time_s,
-            stream.task,
-        ),
+        _view(tier),
         inclusive.open_offers(stream.n_units, tracked),
         inclusive.open_buffers(stream.n_units, stream.longest_path),
         gate_rules,
         gates,
         decisions,
         tally,
-        clock,
+        _open_clock(tier),
     )
+    return _collect_tally(tier, rules.n_slots, tally, decisions)
+
+
+def simulate_arc(tier: TierInput, rules: inclusive.Rules, capacity_bytes: int) -> TierRun:
+    """The same under ARC, whose lists are not one order."""
+    stream, settings = tier.stream, tier.settings
+    tracked = settings.preset.tracked_offers if settings.min_offers > 1 else 0
+    gate_rules, gates, decisions = _open_gate(tier, rules.n_slots, capacity_bytes)
+    tally = inclusive.open_tally(len(stream))
+    arc.run_tier(
+        arc.open_lists(stream.n_units),
+        rules,
+        _view(tier),
+        inclusive.open_offers(stream.n_units, tracked),
+        inclusive.open_buffers(stream.n_units, stream.longest_path),
+        gate_rules,
+        gates,
+        decisions,
+        tally,
+    )
+    return _collect_tally(tier, rules.n_slots, tally, decisions)
+
+
+def simulate_extents(tier: TierInput, rules: inclusive.Rules, capacity_bytes: int, n_items: int = 0) -> TierRun:
+    """The fast path; run again with twice the room where `n_items` extents were too few."""
+    stream = tier.stream
+    n_nodes = stream.chains.first.size
+    n_items = n_items or 2 * n_nodes + 1024
+    while True:
+        gate_rules, gates, decisions = _open_gate(tier, rules.n_slots, capacity_bytes)
+        tally = inclusive.open_tally(len(stream))
+        is_done = extent_tier.run_tier(
+            extents.open_extents(n_nodes, n_items, policy_number(tier.settings.policy)),
+            rules,
+            _view(tier),
+            extents.open_path(stream.most_chains, n_items),
+            gate_rules,
+            gates,
+            decisions,
+            tally,
+            _open_clock(tier),
+        )
+        if is_done:
+            return _collect_tally(tier, rules.n_slots, tally, decisions)
+        n_items *= 2
+
+
+def _view(tier: TierInput) -> inclusive.Stream:
+    stream = tier.stream
+    return inclusive.Stream(
+        stream.chains,
+        stream.prompt_chain,
+        stream.prompt_units,
+        stream.path_chain,
+        stream.path_units,
+        stream.n_tokens,
+        tier.gpu.tokens,
+        stream.time_s,
+        stream.task,
+    )
+
+
+def _open_clock(tier: TierInput) -> Float64s:
+    return np.array([_first_time(tier.stream) + tier.settings.preset.evict_period_s])
+
+
+def _collect_tally(tier: TierInput, n_slots: int, tally: inclusive.Tally, decisions: gate.Decisions) -> TierRun:
     return _collect(
         tier, n_slots, tally.covered, tally.written, tally.evicted, tally.duplicates, tally.refused, decisions
     )

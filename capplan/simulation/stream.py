@@ -39,6 +39,10 @@ class TierStream:
         Task number; -1 none.
     previous, shared : (n,) int64
         An earlier position that shares the longest prefix of the prompt (-1 none), and units shared.
+    chains : Nodes
+        The same units, numbered anew, as few long stretches (`join_nodes`).
+    prompt_chain, path_chain : (n,) int64
+        Chain in which the prompt, and prompt and output, end; -1 none.
     """
 
     unit_tokens: int
@@ -55,10 +59,18 @@ class TierStream:
     task: Int64s
     previous: Int64s
     shared: Int64s
+    chains: paths.Nodes
+    prompt_chain: Int64s
+    path_chain: Int64s
 
     def __len__(self) -> int:
         """Number of requests."""
         return self.n_tokens.size
+
+    @property
+    def most_chains(self) -> int:
+        """Chains on the path that goes through most."""
+        return paths.count_levels(self.chains.parent)
 
     @property
     def longest_path(self) -> int:
@@ -98,6 +110,9 @@ def cut_stream(trace: Trace, tree: PrefixTree, order: Order, unit_tokens: int) -
         end=end,
     )
     rows = order.rows
+    prompt_node = _find_owners(owner, tree.prompt_node[rows])
+    path_node = _find_owners(owner, tree.touched_node[rows])
+    chain, chains = join_chains(nodes, np.concatenate([prompt_node, path_node]))
     previous, depth = relink.relink(rows, tree.prompt_node, tree.node_parent, tree.node_end)
     n_tokens = trace.requests.input_tokens[rows]
     path_tokens = np.maximum(n_tokens, count_touched_tokens(trace)[rows])
@@ -107,9 +122,9 @@ def cut_stream(trace: Trace, tree: PrefixTree, order: Order, unit_tokens: int) -
         nodes=nodes,
         n_units=int(size.sum()),
         n_tokens=n_tokens,
-        prompt_node=_find_owners(owner, tree.prompt_node[rows]),
+        prompt_node=prompt_node,
         prompt_units=n_tokens // unit_tokens,
-        path_node=_find_owners(owner, tree.touched_node[rows]),
+        path_node=path_node,
         path_units=path_tokens // unit_tokens,
         path_tokens=path_tokens,
         time_s=order.time_s if order.time_s is not None else np.zeros(rows.size),
@@ -117,7 +132,16 @@ def cut_stream(trace: Trace, tree: PrefixTree, order: Order, unit_tokens: int) -
         task=trace.requests.task.codes[rows].astype(np.int64),
         previous=previous,
         shared=depth // scale,
+        chains=chains,
+        prompt_chain=_find_owners(chain, prompt_node),
+        path_chain=_find_owners(chain, path_node),
     )
+
+
+def join_chains(nodes: paths.Nodes, end_node: Int64s) -> tuple[Int64s, paths.Nodes]:
+    """Chain of every node, and the chains, for paths that end at the given nodes (-1 none)."""
+    weight = np.bincount(end_node[end_node >= 0], minlength=nodes.parent.size).astype(np.int64)
+    return paths.join_nodes(nodes, paths.find_heavy_children(nodes, weight))
 
 
 def _find_owners(owner: Int64s, nodes: Int64s) -> Int64s:
