@@ -34,9 +34,7 @@ def measure(settings: Settings) -> list[Result]:
             Result(what, seconds_of(runs[tier]), "capplan predict", seconds_of(runs["predict"]), "the time",
                    at_most=5 if tier == TARGET else None)
         )  # fmt: skip
-        results.append(
-            Result(f"{what}: peak memory", peak_of(runs[tier]), at_most=1000 if tier == TARGET else None)
-        )
+        results.append(Result(f"{what}: peak memory", peak_of(runs[tier]), at_most=1000 if tier == TARGET else None))
     return results
 
 

@@ -19,7 +19,7 @@ import bench_memory
 from harness import ROOT, Footprint, Measure, Result, Settings, SkippedError, add_options, to_settings
 from tables import render_memory, render_table, replace_between
 
-BENCHMARKS = ("engine", "predict", "mooncake", "hashing", "readers", "start")
+BENCHMARKS = ("engine", "predict", "mooncake", "hashing", "readers", "simulate", "start")
 TARGET = Path(__file__).with_name("results.json")
 HOW_MEMORY = (
     "Peak resident memory (`ru_maxrss`) of `capplan ingest FILE -o OUT`, a child process of its own for each "

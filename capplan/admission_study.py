@@ -17,7 +17,7 @@ from capplan.errors import SpecError
 from capplan.kernels.gate import Decisions
 from capplan.prediction import BEST, TYPICAL, WORST, Corner, Prediction
 from capplan.simulation.next_uses import NextUses, find_next_uses
-from capplan.simulation.presets import list_presets
+from capplan.simulation.presets import list_presets, load_preset
 from capplan.simulation.rules import AdmissionRule
 from capplan.simulation.simulator import TierInput, TierSettings, map_capacities, simulate_tier
 from capplan.simulation.tier_run import TierRun, TierTotals, sum_run
@@ -150,8 +150,11 @@ def list_candidates(
     SpecError
         A tier beside which no rule can stand: it is not written request by request.
     """
+    if base.preset.kind == "radix":
+        return list_write_policies(base)
     if base.preset.kind not in ("prefix", "inclusive"):
-        names = ", ".join(preset.name for preset in list_presets() if preset.kind in ("prefix", "inclusive"))
+        kinds = ("prefix", "inclusive", "radix")
+        names = ", ".join(preset.name for preset in list_presets() if preset.kind in kinds)
         raise SpecError(f"tier {base.preset.name} is not written request by request: no rule; accepted: {names}")
     rule = base.rule
     none = replace(rule, kind="none")
@@ -172,6 +175,15 @@ def list_candidates(
         for k in kappas:
             chosen = replace(rule, kind="conditioned", kappa=k, theta=theta)
             found.append(Candidate(f"conditioned {k:g}{suffix}", base.change(rule=chosen)))
+    return tuple(found)
+
+
+def list_write_policies(base: TierSettings) -> tuple[Candidate, ...]:
+    """What a radix tree knows instead of rules: copy at once, at the second hit, or when the GPU evicts."""
+    others = (("second hit", "sglang-hicache-selective"), ("on eviction", "sglang-hicache-writeback"))
+    found = [Candidate("none", TierSettings.of(load_preset("sglang-hicache")).change(unit_tokens=base.unit_tokens))]
+    for label, name in others:
+        found.append(Candidate(label, TierSettings.of(load_preset(name)).change(unit_tokens=base.unit_tokens)))
     return tuple(found)
 
 

@@ -69,6 +69,8 @@ def predict(
         raise ValueError("no GPU given; at least one is needed")
     if options.tier is not None:
         options = replace(options, chunk_tokens=fit_unit(trace, options.tier.unit_tokens))
+        if options.tier.preset.kind == "gpu":
+            options = replace(options, host_gib=(0.0,))  # without a host tier there is one capacity
     stream = _Stream.open(trace, options)
     deployed = [_predict_one(stream, gpu, spec, options) for gpu in specs]
     capacities = options.host_gib or choose_capacities([prediction for prediction, _ in deployed])

@@ -59,11 +59,14 @@ def check_usage(given: dict[str, Any]) -> None:
 def run(given: dict[str, Any]) -> None:
     """Read, predict, write; the imports that take time happen here."""
     from capplan.cli import reading
+    from capplan.errors import SpecError
     from capplan.pipeline import predict
     from capplan.report import render
 
     console.announce_compilation()
     tier = None if given["tier"] is None else tier_options.read_tier(given)
+    if tier is not None and tier.preset.kind == "gpu":
+        raise SpecError(f"tier {tier.preset.name} has no host memory to judge; accepted: capplan simulate")
     options = plan_options.read_options(given, tier)
     trace = reading.read(given)
     plan = predict(trace, given["gpus"], given["model"], options)

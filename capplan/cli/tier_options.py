@@ -58,11 +58,27 @@ TIER = (
         type=click.IntRange(0, 1_000_000),
         help="Offers of a unit from which on it is stored (vllm-offload). Default: the preset's.",
     ),
+    click.option(
+        "--stores",
+        type=click.Choice(["prompts", "prompts and outputs"]),
+        help="What it stores. Default: the preset's.",
+    ),
+    click.option(
+        "--touch-order",
+        type=click.Choice(["tail-first", "head-first"]),
+        help="Which end of a prompt a touch leaves older. Default: the preset's.",
+    ),
+    click.option(
+        "--insert-order",
+        type=click.Choice(["tail-first", "head-first"]),
+        help="Which end of a store becomes older. Default: the preset's.",
+    ),
 )
 OF_TIER = {
     "unit_tokens": "--unit-tokens", "policy": "--policy", "rule": "--admission", "kappa": "--kappa",
     "theta": "--theta", "window_s": "--window-s", "report_period_s": "--report-period-s",
-    "step_tokens": "--step-tokens", "min_offers": "--store-threshold",
+    "step_tokens": "--step-tokens", "min_offers": "--store-threshold", "stores": "--stores",
+    "touch_order": "--touch-order", "insert_order": "--insert-order",
 }  # fmt: skip
 OF_CURVE = {"chunk_tokens": "--chunk-tokens", "touch": "--touch", "distance": "--distance"}
 # Constants of a rule, and the rules that have them.
@@ -110,6 +126,9 @@ def read_tier(given: dict[str, Any]) -> "TierSettings":
         rule=read_rule(settings.rule, given),
         step_tokens=given["step_tokens"],
         min_offers=given["min_offers"],
+        stores=given["stores"],
+        touch_order=given["touch_order"],
+        insert_order=given["insert_order"],
     )
 
 
@@ -123,6 +142,8 @@ def refuse_idle(preset: "TierPreset", given: dict[str, Any]) -> None:
     """
     from capplan.errors import SpecError
 
+    if preset.kind == "gpu" and given["host_gib"]:
+        raise SpecError(f"tier {preset.name} has no host memory; accepted: no --host-gib")
     if given["step_tokens"] and preset.kind != "inclusive":
         raise SpecError(f"tier {preset.name} does not store by prefill steps; accepted: --step-tokens 0")
     if given["policy"] != "belady":

@@ -61,6 +61,8 @@ class TierPreset(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         Offers of a unit from which on it is stored.
     min_load_tokens
         Hits shorter than this are not loaded.
+    full_hit
+        What is computed of a prompt it holds whole: its last `token`, or its last `unit`.
     admission, kappa
         Its rule of write admission and the chunks it allows.
     align_bytes
@@ -95,6 +97,7 @@ class TierPreset(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     min_offers: CountOrZero = 0
     tracked_offers: Count = 64_000
     min_load_tokens: CountOrZero = 0
+    full_hit: Literal["token", "unit"] = "token"
     write_back: bool = False
     counts_own_finish: bool = True
     admission: Rule = "none"

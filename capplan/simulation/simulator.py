@@ -17,7 +17,7 @@ from capplan.order import Order
 from capplan.simulation.exclusive import simulate_exclusive
 from capplan.simulation.gpu_queue import simulate_gpu_queue
 from capplan.simulation.next_uses import find_next_uses
-from capplan.simulation.presets import Policy, Scope, TierPreset
+from capplan.simulation.presets import End, Policy, Scope, TierPreset
 from capplan.simulation.radix import simulate_radix
 from capplan.simulation.rules import AdmissionRule, policy_number, read_rules
 from capplan.simulation.stream import TierStream, cut_stream, fit_unit
@@ -70,6 +70,8 @@ class TierSettings:
         min_offers: int | None = None,
         dedup: bool | None = None,
         stores: Scope | None = None,
+        touch_order: End | None = None,
+        insert_order: End | None = None,
     ) -> "TierSettings":
         """These settings with others where given.
 
@@ -83,14 +85,13 @@ class TierSettings:
             raise SpecError(
                 f"tier {preset.name} has no policy '{policy}'; accepted: {', '.join(preset.policies)}, belady"
             )
+        changed = {"dedup": dedup, "stores": stores, "touch_order": touch_order, "insert_order": insert_order}
+        changed = {name: value for name, value in changed.items() if value is not None}
+        if changed and preset.kind != "inclusive":
+            raise SpecError(f"tier {preset.name} has {', '.join(changed)} of its own, which cannot be changed")
+        preset = structs.replace(preset, **changed)
         if policy == "belady" and not preset.has_yardstick:
             raise SpecError(f"tier {preset.name}: Belady's policy is of prompts alone, and this tier keeps outputs too")
-        if dedup is not None or stores is not None:
-            preset = structs.replace(
-                preset,
-                dedup=preset.dedup if dedup is None else dedup,
-                stores=preset.stores if stores is None else stores,
-            )
         if min_offers and not (preset.dedup and preset.kind == "inclusive"):
             raise SpecError(f"tier {preset.name} stores from the first offer on; a store threshold is of vllm-offload")
         return TierSettings(
@@ -338,6 +339,7 @@ def _collect(
         declined=declined,
         decisions=decisions,
         min_load_tokens=tier.settings.preset.min_load_tokens,
+        full_hit_tokens=stream.unit_tokens if tier.settings.preset.full_hit == "unit" else 1,
     )
 
 

@@ -32,6 +32,8 @@ class TierRun:
         What each decision of a rule rested on.
     min_load_tokens : int
         Hits that would load fewer tokens are not loaded.
+    full_hit_tokens : int
+        Of a prompt it holds whole, the last token is computed (1), or the last unit.
     """
 
     n_slots: int
@@ -47,11 +49,13 @@ class TierRun:
     declined: Int64s
     decisions: Decisions | None = None
     min_load_tokens: int = 0
+    full_hit_tokens: int = 1
 
     @property
     def covered_tokens(self) -> Int64s:
         """Tokens a load brings the prompt up to, `c_r`: at least one is always computed; (n,)."""
-        covered = np.maximum(np.minimum(self.found_tokens, self.n_tokens - 1), 0)
+        limit = np.maximum(self.n_tokens - 1, 0) // self.full_hit_tokens * self.full_hit_tokens
+        covered = np.minimum(self.found_tokens, limit)
         gain = covered - self.gpu_tokens
         return np.where((gain > 0) & (gain < self.min_load_tokens), 0, covered)
 

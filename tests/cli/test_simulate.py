@@ -150,7 +150,7 @@ def test_an_empty_trace(tmp_path, content):
     assert line == f"{path}: empty file; at least one request is needed"
 
 
-@pytest.mark.parametrize("name", [preset.name for preset in list_presets()])
+@pytest.mark.parametrize("name", [preset.name for preset in list_presets() if preset.kind != "gpu"])
 def test_one_request(tmp_path, name):
     path = write_jsonl(tmp_path / "one.jsonl", [{"token_ids": list(range(40)), "task_id": "a"}])
     result = invoke("simulate", path, "--gpu", "h20", "--tier", name, "--host-gib", "0,1")
@@ -246,3 +246,13 @@ def test_no_plot_needs_no_matplotlib(linked):
     _, out, err = finish(start("simulate", linked, *PLACE, "--tier", "lmcache", code=code))
     assert out.startswith("lmcache on NVIDIA H20")
     assert err.splitlines()[-1] == "False True"
+
+
+def test_a_gpu_alone_has_one_row_and_nothing_to_judge(linked):
+    assert len(answer_of("simulate", linked, *PLACE, "--tier", "gpu-only", "--format", "csv").splitlines()) == 2
+    assert refusal_of("simulate", linked, *PLACE, "--tier", "gpu-only", "--host-gib", "5") == (
+        "tier gpu-only has no host memory; accepted: no --host-gib"
+    )
+    assert refusal_of("predict", linked, *PLACE, "--tier", "gpu-only") == (
+        "tier gpu-only has no host memory to judge; accepted: capplan simulate"
+    )
