@@ -17,9 +17,10 @@ from capplan.errors import SpecError
 from capplan.kernels.gate import Decisions
 from capplan.prediction import BEST, TYPICAL, WORST, Corner, Prediction
 from capplan.simulation.next_uses import NextUses, find_next_uses
+from capplan.simulation.parallel import map_parallel
 from capplan.simulation.presets import list_presets, load_preset
 from capplan.simulation.rules import AdmissionRule
-from capplan.simulation.simulator import TierInput, TierSettings, map_capacities, simulate_tier
+from capplan.simulation.simulator import TierInput, TierSettings, simulate_tier
 from capplan.simulation.tier_run import TierRun, TierTotals, sum_run
 from capplan.units import format_seconds, gib_to_bytes
 
@@ -200,7 +201,7 @@ def study_capacities(
     def study(gib: float) -> CapacityStudy:
         return _study(tier, prediction, gib, candidates, uses, first_request)
 
-    return tuple(map_capacities(study, sorted(set(gib_per_rank))))
+    return tuple(map_parallel(study, sorted(set(gib_per_rank))))
 
 
 def simulate_logs(tier: TierInput, gib_per_rank: Sequence[float], candidates: Sequence[Candidate]) -> list[DecisionLog]:
@@ -213,7 +214,7 @@ def simulate_logs(tier: TierInput, gib_per_rank: Sequence[float], candidates: Se
         run = simulate_tier(replace(tier, settings=candidate.settings), gib_to_bytes(gib))
         return DecisionLog(gib, candidate.label, candidate.settings.rule, run)
 
-    return map_capacities(log, pairs)
+    return map_parallel(log, pairs)
 
 
 def _study(

@@ -67,9 +67,10 @@ def predict(
     spec = load_model(model) if isinstance(model, str) else model
     if not specs:
         raise ValueError("no GPU given; at least one is needed")
-    if options.tier is not None:
-        options = replace(options, chunk_tokens=fit_unit(trace, options.tier.unit_tokens))
-        if options.tier.preset.kind == "gpu":
+    tier = options.tier
+    if tier is not None:
+        options = replace(options, chunk_tokens=fit_unit(trace, tier.unit_tokens))
+        if tier.preset.kind == "gpu":
             options = replace(options, host_gib=(0.0,))  # without a host tier there is one capacity
     stream = _Stream.open(trace, options)
     deployed = [_predict_one(stream, gpu, spec, options) for gpu in specs]
@@ -221,7 +222,8 @@ def _judge(
     tier: TierInput | None = None,
 ) -> Answer:
     options = stream.options
-    verdict = judge(prediction, options.node_ram_gib, options.host_gib)
+    lot = {} if tier is None else {"lot_of_long_prompts": tier.settings.preset.lot_of_long_prompts}
+    verdict = judge(prediction, options.node_ram_gib, options.host_gib, **lot)
     slots = verdict.recommended_slots or verdict.transitions[0.99]
     ttft = _measure_ttft(stream, prediction, served, slots, tier)
     sized = verdict.recommended_slots

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from capplan.costs import Triple
 from capplan.curve import CoverageCurve
 from capplan.prediction import Measured, Prediction
-from capplan.simulation.simulator import TierInput, TierSettings, map_capacities, simulate_tier
+from capplan.simulation.parallel import map_parallel
+from capplan.simulation.simulator import TierInput, TierSettings, simulate_tier
 from capplan.simulation.tier_run import TierTotals, sum_run
 from capplan.tiers import TierCurves
 from capplan.units import gib_to_bytes
@@ -134,7 +135,7 @@ def simulate_capacities(
         unit_tokens=tier.stream.unit_tokens,
         base=sum_run(base, first_request),
         without_s=Triple(*without),
-        capacities=tuple(map_capacities(simulate, sorted(set(gib_per_rank)))),
+        capacities=tuple(map_parallel(simulate, sorted(set(gib_per_rank)))),
     )
 
 
@@ -145,7 +146,7 @@ def find_best(tier: TierInput) -> TierInput | None:
     do better than any that covers prompts from token 0.
     """
     preset = tier.settings.preset
-    if not preset.has_yardstick or preset.lookup_from != "zero":
+    if not preset.has_yardstick:
         return None
     return replace(tier, settings=replace(tier.settings, policy="belady"))
 

@@ -91,7 +91,12 @@ class Verdict:
     warnings: tuple[str, ...]
 
 
-def judge(prediction: Prediction, node_ram_gib: float | None = None, asked_gib: Sequence[float] = ()) -> Verdict:
+def judge(
+    prediction: Prediction,
+    node_ram_gib: float | None = None,
+    asked_gib: Sequence[float] = (),
+    lot_of_long_prompts: str = "of which only the head is kept",
+) -> Verdict:
     """Judge a prediction (docs/model.md section 5).
 
     Parameters
@@ -101,6 +106,8 @@ def judge(prediction: Prediction, node_ram_gib: float | None = None, asked_gib: 
         Host memory of the node, for the warning that a tier exceeds it.
     asked_gib : floats
         Capacities per rank the user asked for: warned of like the recommended one.
+    lot_of_long_prompts : str
+        What becomes of a prompt longer than the tier, in words.
     """
     worst, typical, best = (float(prediction.net_seconds(corner).max()) for corner in (WORST, TYPICAL, BEST))
     break_even = find_break_even(prediction)
@@ -119,7 +126,7 @@ def judge(prediction: Prediction, node_ram_gib: float | None = None, asked_gib: 
         recommended_slots=recommended,
         break_even=break_even,
         regimes=find_regimes(prediction),
-        warnings=_warn(prediction, recommended, node_ram_gib, asked_gib),
+        warnings=_warn(prediction, recommended, node_ram_gib, asked_gib, lot_of_long_prompts),
     )
 
 
@@ -231,7 +238,11 @@ def find_knee(prediction: Prediction) -> int:
 
 
 def _warn(
-    prediction: Prediction, recommended: int, node_ram_gib: float | None, asked_gib: Sequence[float]
+    prediction: Prediction,
+    recommended: int,
+    node_ram_gib: float | None,
+    asked_gib: Sequence[float],
+    lot_of_long_prompts: str,
 ) -> tuple[str, ...]:
     deployment, workload = prediction.deployment, prediction.workload
     tiers = [("the recommended tier", prediction.gib_at(recommended))] if recommended else []
@@ -246,7 +257,7 @@ def _warn(
     if short := [name for name, n_tokens in tokens.items() if n_tokens < workload.longest_prompt_tokens]:
         warnings.append(
             f"{', '.join(short)}: smaller than the longest prompt ({workload.longest_prompt_tokens:,} tokens), "
-            "of which only the head is kept"
+            f"{lot_of_long_prompts}"
         )
     if workload.first_use_share > SHORT_TRACE_SHARE:
         warnings.append(

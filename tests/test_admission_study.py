@@ -134,13 +134,29 @@ def test_every_rule_is_compared_with_the_tier_as_released():
 
 @pytest.mark.parametrize("name", [preset.name for preset in list_presets()])
 def test_tiers_that_are_not_written_by_request_are_refused(name):
-    if load_preset(name).kind in ("prefix", "inclusive"):
+    if load_preset(name).kind in ("prefix", "inclusive", "radix"):
         assert list_candidates(settings_of(name), (2,), (0.95,), ())[0].label == "none"
     else:
         with pytest.raises(
             SpecError, match=f"tier {name} is not written request by request: no rule; accepted: dynamo"
         ):
             list_candidates(settings_of(name), (2,), (0.95,), ())
+
+
+@pytest.mark.parametrize("name", ["sglang-hicache", "sglang-hicache-selective", "sglang-hicache-writeback"])
+def test_a_radix_tree_has_write_policies_instead_of_rules(name):
+    found = study(name, trace=TRACE)
+    assert [one.label for one in found.candidates] == ["none", "second hit", "on eviction"]
+    presets = ("sglang-hicache", "sglang-hicache-selective", "sglang-hicache-writeback")
+    for capacity in found.answers[0].capacities:
+        for outcome, preset in zip(capacity.outcomes, presets, strict=True):
+            (row,) = predict(
+                TRACE, options=replace(OPTIONS, tier=settings_of(preset), host_gib=(capacity.host_gib_per_rank,))
+            ).answers[0].rows  # fmt: skip
+            assert outcome.totals.computed_tokens == row.computed_tokens
+            assert outcome.totals.written_tokens == row.written_tokens
+            assert outcome.totals.declined_tokens == 0
+            assert outcome.is_simulated
 
 
 def test_conditioned_needs_a_clock():

@@ -46,6 +46,8 @@ def list_specials(preset):
         found.append("copied at eviction" if preset.write_back else f"copied at insertion {preset.min_offers}")
     if preset.min_load_tokens:
         found.append(f"loads {preset.min_load_tokens} tokens or more")
+    if preset.full_hit == "unit":
+        found.append("a whole hit computes its last unit")
     return "; ".join(found) or "-"
 
 
@@ -99,7 +101,7 @@ def test_every_rule_of_a_preset_is_in_the_table_or_about_its_source():
     shown = {
         "name", "unit_tokens", "lookup_from", "touch", "settles", "touch_order", "insert_order", "stores", "store_from",
         "dedup", "overflow", "protects_offer", "policy", "policies", "watermark", "evict_fraction", "evict_period_s",
-        "min_offers", "min_load_tokens", "write_back", "admission", "kappa", "kind",
+        "min_offers", "min_load_tokens", "full_hit", "write_back", "admission", "kappa", "kind",
     }  # fmt: skip
     of_page = {"title", "version", "description", "missing", "unsure", "aliases", "source", "engine"}
     in_words = {"align_bytes", "tracked_offers", "counts_own_finish", "returns_tails_first"}

@@ -43,7 +43,7 @@ def simulate_two_tiers(calls, gpu_slots, host_slots, chunk):
 @given(
     split_paths(max_requests=8, max_piece=5),
     st.integers(0, 12),
-    st.sampled_from([16, 32, 48]),
+    st.sampled_from([8, 16, 24, 32, 48]),
     st.lists(st.integers(0, 15), min_size=8, max_size=8),
     st.integers(0, 3),
 )
@@ -80,7 +80,7 @@ def test_overlay_equals_simulation_at_every_capacity(split, gpu_slots, chunk, cu
         )
 
 
-def link_calls(calls):
+def link_calls(calls, resolution=8):
     paths = [prompt + output for prompt, output in calls]
     offsets = np.concatenate([[0], np.cumsum([len(path) for path in paths])]).astype(np.int64)
     requests = Requests.of(
@@ -88,7 +88,7 @@ def link_calls(calls):
         output_tokens=np.array([len(output) for _, output in calls]),
     )
     ids = np.array([token for path in paths for token in path], np.uint32)
-    return link_prompts([Prompts(requests, ids, offsets, "tokens", BLOCK, outputs_known=True)])
+    return link_prompts([Prompts(requests, ids, offsets, "tokens", resolution, outputs_known=True)])
 
 
 def test_whole_hit_in_the_gpu_tier_computes_its_last_block():

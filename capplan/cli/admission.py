@@ -6,11 +6,16 @@ import click
 
 from capplan.cli import console, plan_options, tier_options
 from capplan.cli import options as opt
+from capplan.cli.progress import show_simulating
 
 if TYPE_CHECKING:
     from capplan.simulation.simulator import TierSettings
 
 MOST_OFFERS = 1_000_000
+OF_RULES = {
+    "kappas": "--kappa", "thetas": "--theta", "thresholds": "--store-threshold", "window_s": "--window-s",
+    "report_period_s": "--report-period-s", "log": "--log",
+}  # fmt: skip
 
 
 @click.command("admission")
@@ -71,7 +76,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     files = (given["out"], given["log"], given["plot"])
     console.check_folder(*files)
     console.check_overwrites(files, given["source"])
-    run(given, tier_options.is_given(ctx, "thresholds"))
+    run(given, [spelled for name, spelled in OF_RULES.items() if tier_options.is_given(ctx, name)])
 
 
 def check_usage(given: dict[str, Any]) -> None:
@@ -84,7 +89,7 @@ def check_usage(given: dict[str, Any]) -> None:
         raise click.UsageError(f"--store-threshold: whole numbers from 2 to {MOST_OFFERS:,}, or 0, are accepted")
 
 
-def run(given: dict[str, Any], sets_threshold: bool) -> None:
+def run(given: dict[str, Any], typed: list[str]) -> None:
     """Read, compare, write; the imports that take time happen here."""
     from capplan.cli import reading
     from capplan.output import written_whole
@@ -92,19 +97,21 @@ def run(given: dict[str, Any], sets_threshold: bool) -> None:
     from capplan.report import admission as report
 
     console.announce_compilation()
-    tier = read_tier(given, sets_threshold)
+    tier = read_tier(given, typed)
     options = plan_options.read_options(given, tier)
     thresholds = [int(k) for k in given["thresholds"] if k >= 2]
     trace = reading.read(given)
-    study = compare_admission(
-        trace, given["gpus"], given["model"], options, given["kappas"], given["thetas"], thresholds
-    )
+    with show_simulating():
+        study = compare_admission(
+            trace, given["gpus"], given["model"], options, given["kappas"], given["thetas"], thresholds
+        )
     console.warn(study.trace.notes)
     text = report.render(study, given["output_format"])
     if given["log"] is not None:
         from capplan.report.decision_log import log_decisions
 
-        decisions = log_decisions(study)
+        with show_simulating():
+            decisions = log_decisions(study)
         with written_whole(given["log"]) as path:
             decisions.write_parquet(path)
     if given["plot"] is not None:
@@ -115,13 +122,19 @@ def run(given: dict[str, Any], sets_threshold: bool) -> None:
     console.write_out(text, given["out"])
 
 
-def read_tier(given: dict[str, Any], sets_threshold: bool) -> "TierSettings":
+def read_tier(given: dict[str, Any], typed: list[str]) -> "TierSettings":
     """The preset whose way of storing is kept.
+
+    Parameters
+    ----------
+    given : dict
+    typed : list of str
+        Options of rules that were typed.
 
     Raises
     ------
     SpecError
-        An unknown preset, or a threshold of one that counts no offers.
+        An unknown preset, a threshold of one that counts no offers, or options of rules for one without any.
     """
     from dataclasses import replace
 
@@ -130,7 +143,9 @@ def read_tier(given: dict[str, Any], sets_threshold: bool) -> "TierSettings":
     from capplan.simulation.simulator import TierSettings
 
     preset = load_preset(given["tier"])
-    if sets_threshold and any(given["thresholds"]) and preset.kind != "inclusive":
+    if typed and preset.kind == "radix":
+        raise SpecError(f"tier {preset.name} has write policies instead of rules; accepted: no {', '.join(typed)}")
+    if "--store-threshold" in typed and any(given["thresholds"]) and preset.kind != "inclusive":
         raise SpecError(f"tier {preset.name} counts no offers; accepted: --store-threshold 0")
     settings = TierSettings.of(preset)
     rule = replace(settings.rule, window_s=given["window_s"], report_period_s=given["report_period_s"])

@@ -6,6 +6,7 @@ import click
 
 from capplan.cli import console, plan_options, tier_options
 from capplan.cli import options as opt
+from capplan.cli.progress import show_simulating
 
 
 @click.command("predict")
@@ -69,7 +70,8 @@ def run(given: dict[str, Any]) -> None:
         raise SpecError(f"tier {tier.preset.name} has no host memory to judge; accepted: capplan simulate")
     options = plan_options.read_options(given, tier)
     trace = reading.read(given)
-    plan = predict(trace, given["gpus"], given["model"], options)
+    with show_simulating():
+        plan = predict(trace, given["gpus"], given["model"], options)
     console.warn(plan.trace.notes)
     text = render(plan, given["output_format"])
     if given["plot"] is not None:

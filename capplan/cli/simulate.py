@@ -6,6 +6,7 @@ import click
 
 from capplan.cli import console, plan_options, tier_options
 from capplan.cli import options as opt
+from capplan.cli.progress import show_simulating
 
 
 @click.command("simulate")
@@ -34,7 +35,8 @@ def run(given: dict[str, Any]) -> None:
     console.announce_compilation()
     options = plan_options.read_options(given, tier_options.read_tier(given))
     trace = reading.read(given)
-    plan = predict(trace, given["gpus"], given["model"], options)
+    with show_simulating():
+        plan = predict(trace, given["gpus"], given["model"], options)
     console.warn(plan.trace.notes)
     text = report.render(plan, given["output_format"])
     if given["plot"] is not None:

@@ -209,13 +209,11 @@ def store_request(
     begin = inclusive.find_store_begin(rules, stream.gpu_tokens[c], covered)
     n_prompt = stream.prompt_units[c]
     first = begin
-    done = max(stream.gpu_tokens[c], covered * rules.unit_tokens)
+    known = max(stream.gpu_tokens[c], covered * rules.unit_tokens)
     while first < n_prompt:
-        done = stream.n_tokens[c] if rules.step_tokens == 0 else min(done + rules.step_tokens, stream.n_tokens[c])
-        last = min(done // rules.unit_tokens, n_prompt)
-        if last > first:
-            offer(lists, rules, offers, buffers, first, last, tally, c)
-            first = last
+        last = inclusive.find_step_end(rules, stream.n_tokens[c], known, first)
+        offer(lists, rules, offers, buffers, first, last, tally, c)
+        first = last
     n_path = n_prompt
     if rules.stores_outputs and stream.path_units[c] > n_prompt:
         n_path = stream.path_units[c]

@@ -1,10 +1,12 @@
 """A recency list of extents: stretches of a node's units that lie together in the list.
 
-An extent covers units ``begin .. end - 1`` of one node, all resident, next to each other in recency: its head
-is its newest unit, or its oldest where `is_head_older`. Extents are split where a touch ends inside one, and
-joined again where neighbours come together, so that a step costs the nodes of a path, not its units. Item 0 is
-the sentinel: what is newer than it is the oldest, what is older the newest. Within a node extents are linked
-from the head to the tail.
+An extent covers the units of depths ``begin .. end - 1`` of one node, all resident, next to each other in
+recency: its head is its newest unit, or its oldest where `IS_HEAD_OLDER`. Extents are split where a touch ends
+inside one, and joined again where neighbours come together, so that a step costs the nodes of a path, not its
+units. Item 0 is the sentinel: what is newer than it is the oldest, what is older the newest. Within a node
+extents are linked from the head to the tail.
+
+The state lies in few arrays, with named columns: a call counts a reference to every array it is given.
 """
 
 from typing import NamedTuple
@@ -19,236 +21,217 @@ from capplan.kernels.recency import EVICTED, FIFO, INSERTED, MRU, RESIDENT
 Int32s = NDArray[np.int32]
 Int64s = NDArray[np.int64]
 
-FREE = 3  # place in `totals`: items on the free stack
+# Columns of `items`: depths, neighbours in recency, neighbours in the node, the node, the order in recency.
+BEGIN, END, NEWER, OLDER, BEFORE, AFTER, NODE, IS_HEAD_OLDER = range(8)
+# Columns of `nodes`: the node above and the depth of the first unit; the ends of the list and its length.
+PARENT, TOP, FIRST, LAST, HELD = range(5)
+# Columns of `path`: a node and the depth where the path leaves it; a stretch of depths.
+STEP_NODE, STOP, STRETCH_BEGIN, STRETCH_END = range(4)
+# Places in `totals`, behind those of `recency`: duplicates and refused units, unused items and the first of
+# them, rows of `path` that hold nodes and stretches.
+DUPLICATES, REFUSED, FREE, NEXT_FREE, N_STEPS, N_STRETCHES = range(3, 9)
 
 
 class Extents(NamedTuple):
-    """The state of one tier; see the module.
+    """The state of one tier, and the path of the request at hand.
 
-    `before` and `after` are neighbours in a node, `first` and `last` a node's ends (-1 none), `held` how many it
-    has, `free` the stack of unused items. `totals` holds resident, inserted and evicted units, and the number of free items.
+    Attributes
+    ----------
+    items : (n, 8) int32
+        Extents. Unused ones are linked by `NEWER`.
+    nodes : (nodes, 5) int32
+        -1 stands for no node and no item.
+    path : (rows, 4) int32
+        A path as nodes from the head to the tail, and listed stretches of it.
+    totals : (9,) int64
+        Counts of units, items and rows.
+    policy : int
+        LRU, FIFO or MRU.
     """
 
-    begin: Int64s
-    end: Int64s
-    newer: Int32s
-    older: Int32s
-    before: Int32s
-    after: Int32s
-    node: Int32s
-    is_head_older: NDArray[np.bool_]
-    first: Int32s
-    last: Int32s
-    held: Int32s
-    free: Int32s
+    items: Int32s
+    nodes: Int32s
+    path: Int32s
     totals: Int64s
     policy: int
 
 
-class Path(NamedTuple):
-    """A path as nodes from the head to the tail, and stretches of depths; scratch with the counts in `sizes`.
-
-    `stop` is the depth where the path leaves a node.
-    """
-
-    nodes: Int64s
-    stop: Int64s
-    stretch_begin: Int64s
-    stretch_end: Int64s
-    sizes: Int64s
-
-
-def open_extents(n_nodes: int, n_items: int, policy: int) -> Extents:
-    """An empty tier with room for `n_items` extents."""
-    n = n_items + 1
-    zeros = np.zeros(n, np.int32)
-    totals = np.array([0, 0, 0, n_items], np.int64)
-    return Extents(
-        np.zeros(n, np.int64),
-        np.zeros(n, np.int64),
-        zeros.copy(),
-        zeros.copy(),
-        np.full(n, -1, np.int32),
-        np.full(n, -1, np.int32),
-        zeros.copy(),
-        np.zeros(n, np.bool_),
-        np.full(n_nodes, -1, np.int32),
-        np.full(n_nodes, -1, np.int32),
-        np.zeros(n_nodes, np.int32),
-        np.arange(n_items, 0, -1, dtype=np.int32),
-        totals,
-        policy,
-    )
-
-
-def open_path(longest: int, n_items: int) -> Path:
-    """Scratch for paths of so many nodes."""
-    stretches = np.zeros((2, n_items + longest + 2), np.int64)
-    return Path(
-        np.zeros(longest, np.int64), np.zeros(longest, np.int64), stretches[0], stretches[1], np.zeros(2, np.int64)
-    )
+def open_extents(nodes: Nodes, longest: int, n_items: int, policy: int) -> Extents:
+    """An empty tier with room for `n_items` extents, and for paths of `longest` nodes."""
+    items = np.zeros((n_items + 1, 8), np.int32)
+    items[1:, NEWER] = np.arange(2, n_items + 2)
+    table = np.full((nodes.parent.size, 5), -1, np.int32)
+    table[:, PARENT] = nodes.parent
+    table[:, TOP] = nodes.begin
+    table[:, HELD] = 0
+    totals = np.zeros(9, np.int64)
+    totals[FREE] = n_items
+    totals[NEXT_FREE] = 1
+    return Extents(items, table, np.zeros((n_items + longest + 2, 4), np.int32), totals, policy)
 
 
 @kernel
-def list_nodes(nodes: Nodes, node: int, n_units: int, path: Path) -> None:
-    """Fill `path` with the nodes from the root to `node`, in which a path of `n_units` units ends."""
+def list_nodes(extents: Extents, node: int, n_units: int) -> int:
+    """List the nodes from the root to `node`, in which a path of `n_units` units ends.
+
+    Returns how many free items suffice for any step along it: what is held twice over, and some a node.
+    """
+    nodes, path = extents.nodes, extents.path
     count = 0
+    needed = 0
     k = node
     while k >= 0:
         count += 1
-        k = nodes.parent[k]
-    path.sizes[0] = count
+        needed += 2 * nodes[k, HELD] + 2
+        k = int(nodes[k, PARENT])
+    extents.totals[N_STEPS] = count
     k = node
     stop = n_units
     for at in range(count - 1, -1, -1):
-        path.nodes[at] = k
-        path.stop[at] = stop
-        stop = nodes.begin[k]
-        k = nodes.parent[k]
-
-
-@kernel
-def count_spare(extents: Extents, path: Path) -> int:
-    """Free items that suffice for any step along a path: what is held twice over, and some a node."""
-    needed = 0
-    for k in range(path.sizes[0]):
-        needed += 2 * extents.held[path.nodes[k]] + 2
+        path[at, STEP_NODE] = k
+        path[at, STOP] = stop
+        stop = int(nodes[k, TOP])
+        k = int(nodes[k, PARENT])
     return int(needed)
 
 
 @kernel
-def unlink(extents: Extents, item: int) -> None:
+def unlink(items: Int32s, item: int) -> None:
     """Take an extent out of the recency list."""
-    newer = extents.newer[item]
-    older = extents.older[item]
-    extents.older[newer] = older
-    extents.newer[older] = newer
+    newer = items[item, NEWER]
+    older = items[item, OLDER]
+    items[newer, OLDER] = older
+    items[older, NEWER] = newer
 
 
 @kernel
-def link_after(extents: Extents, item: int, older: int) -> None:
+def link_after(items: Int32s, item: int, older: int) -> None:
     """Put an extent right behind `older` on the way to the newest; behind the sentinel's older it is the newest."""
-    newer = extents.newer[older]
-    extents.older[item] = older
-    extents.newer[item] = newer
-    extents.newer[older] = item
-    extents.older[newer] = item
+    newer = items[older, NEWER]
+    items[item, OLDER] = older
+    items[item, NEWER] = newer
+    items[older, NEWER] = item
+    items[newer, OLDER] = item
 
 
 @kernel
 def add_item(extents: Extents, node: int, before: int, begin: int, end: int) -> int:
     """A new extent of a node, right behind the extent `before` (-1: the first), in no recency list."""
-    extents.totals[FREE] -= 1
-    item = extents.free[extents.totals[FREE]]
-    after = extents.after[before] if before >= 0 else extents.first[node]
-    extents.held[node] += 1
-    extents.begin[item] = begin
-    extents.end[item] = end
-    extents.node[item] = node
-    extents.before[item] = before
-    extents.after[item] = after
+    items, nodes, totals = extents.items, extents.nodes, extents.totals
+    item = totals[NEXT_FREE]
+    totals[NEXT_FREE] = items[item, NEWER]
+    totals[FREE] -= 1
+    after = items[before, AFTER] if before >= 0 else nodes[node, FIRST]
+    nodes[node, HELD] += 1
+    items[item, BEGIN] = begin
+    items[item, END] = end
+    items[item, NODE] = node
+    items[item, BEFORE] = before
+    items[item, AFTER] = after
     if before >= 0:
-        extents.after[before] = item
+        items[before, AFTER] = item
     else:
-        extents.first[node] = item
+        nodes[node, FIRST] = item
     if after >= 0:
-        extents.before[after] = item
+        items[after, BEFORE] = item
     else:
-        extents.last[node] = item
+        nodes[node, LAST] = item
     return int(item)
 
 
 @kernel
 def drop_item(extents: Extents, item: int) -> None:
     """Forget an extent that is in no recency list."""
-    node = extents.node[item]
-    before = extents.before[item]
-    after = extents.after[item]
+    items, nodes, totals = extents.items, extents.nodes, extents.totals
+    node = items[item, NODE]
+    before = items[item, BEFORE]
+    after = items[item, AFTER]
     if before >= 0:
-        extents.after[before] = after
+        items[before, AFTER] = after
     else:
-        extents.first[node] = after
+        nodes[node, FIRST] = after
     if after >= 0:
-        extents.before[after] = before
+        items[after, BEFORE] = before
     else:
-        extents.last[node] = before
-    extents.held[node] -= 1
-    extents.free[extents.totals[FREE]] = item
-    extents.totals[FREE] += 1
+        nodes[node, LAST] = before
+    nodes[node, HELD] -= 1
+    items[item, NEWER] = totals[NEXT_FREE]
+    totals[NEXT_FREE] = item
+    totals[FREE] += 1
 
 
 @kernel
 def split(extents: Extents, item: int, at: int) -> int:
-    """Cut an extent before unit `at`; the new extent is its tail."""
-    tail = add_item(extents, extents.node[item], item, at, extents.end[item])
-    extents.end[item] = at
-    extents.is_head_older[tail] = extents.is_head_older[item]
-    link_after(extents, tail, item if extents.is_head_older[item] else extents.older[item])
+    """Cut an extent before depth `at`; the new extent is its tail."""
+    items = extents.items
+    tail = add_item(extents, items[item, NODE], item, at, items[item, END])
+    items[item, END] = at
+    items[tail, IS_HEAD_OLDER] = items[item, IS_HEAD_OLDER]
+    link_after(items, tail, item if items[item, IS_HEAD_OLDER] else items[item, OLDER])
     return tail
 
 
 @kernel
 def join_neighbour(extents: Extents, item: int) -> None:
     """Join the newest extent with the next older one where they are one stretch in both orders."""
-    other = extents.older[item]
-    if other == 0 or extents.node[other] != extents.node[item]:
+    items = extents.items
+    other = items[item, OLDER]
+    if other == 0 or items[other, NODE] != items[item, NODE]:
         return
-    is_head_older = extents.is_head_older[item]
-    if extents.is_head_older[other] != is_head_older:
+    is_head_older = items[item, IS_HEAD_OLDER]
+    if items[other, IS_HEAD_OLDER] != is_head_older:
         return
-    if not is_head_older and extents.end[item] == extents.begin[other]:
-        extents.end[item] = extents.end[other]
-    elif is_head_older and extents.end[other] == extents.begin[item]:
-        extents.begin[item] = extents.begin[other]
+    if not is_head_older and items[item, END] == items[other, BEGIN]:
+        items[item, END] = items[other, END]
+    elif is_head_older and items[other, END] == items[item, BEGIN]:
+        items[item, BEGIN] = items[other, BEGIN]
     else:
         return
-    unlink(extents, other)
+    unlink(items, other)
     drop_item(extents, other)
 
 
 @kernel
-def touch_range(extents: Extents, nodes: Nodes, path: Path, begin: int, end: int) -> None:
+def touch_range(extents: Extents, begin: int, end: int) -> None:
     """Make the resident units of depths ``begin .. end - 1`` most recent, the tail first: the head ends newest."""
     if extents.policy == FIFO:
         return
-    for k in range(path.sizes[0] - 1, -1, -1):
-        node = path.nodes[k]
-        if path.stop[k] <= begin:
+    items, nodes, path = extents.items, extents.nodes, extents.path
+    for k in range(extents.totals[N_STEPS] - 1, -1, -1):
+        node = path[k, STEP_NODE]
+        if path[k, STOP] <= begin:
             break
-        base = nodes.first[node] - nodes.begin[node]
-        low = base + max(begin, nodes.begin[node])
-        high = base + min(end, path.stop[k])
-        item = int(extents.last[node])
-        while item >= 0 and extents.end[item] > low:
-            if extents.begin[item] < high:
-                if extents.end[item] > high:
+        low = max(begin, nodes[node, TOP])
+        high = min(end, path[k, STOP])
+        item = int(nodes[node, LAST])
+        while item >= 0 and items[item, END] > low:
+            if items[item, BEGIN] < high:
+                if items[item, END] > high:
                     split(extents, item, high)
-                if extents.begin[item] < low:
+                if items[item, BEGIN] < low:
                     item = split(extents, item, low)
-                unlink(extents, item)
-                extents.is_head_older[item] = False
-                link_after(extents, item, extents.older[0])
+                unlink(items, item)
+                items[item, IS_HEAD_OLDER] = 0
+                link_after(items, item, items[0, OLDER])
                 join_neighbour(extents, item)
-            item = int(extents.before[item])
+            item = int(items[item, BEFORE])
 
 
 @kernel
-def find_leading_end(extents: Extents, nodes: Nodes, path: Path, begin: int, end: int) -> int:
+def find_leading_end(extents: Extents, begin: int, end: int) -> int:
     """Depth where the run of resident units that starts at depth `begin` ends, at most `end`."""
+    items, path = extents.items, extents.path
     depth = begin
-    for k in range(path.sizes[0]):
-        node = path.nodes[k]
-        stop = min(end, path.stop[k])
+    for k in range(extents.totals[N_STEPS]):
+        stop = min(end, path[k, STOP])
         if stop <= depth:
             continue
-        base = nodes.first[node] - nodes.begin[node]
-        item = extents.first[node]
+        item = int(extents.nodes[path[k, STEP_NODE], FIRST])
         while item >= 0 and depth < stop:
-            if extents.begin[item] > base + depth:
+            if items[item, BEGIN] > depth:
                 return depth
-            if extents.end[item] > base + depth:
-                depth = extents.end[item] - base
-            item = extents.after[item]
+            depth = max(depth, int(items[item, END]))
+            item = int(items[item, AFTER])
         if depth < stop:
             return depth
         depth = stop
@@ -256,136 +239,140 @@ def find_leading_end(extents: Extents, nodes: Nodes, path: Path, begin: int, end
 
 
 @kernel
-def list_absent(extents: Extents, nodes: Nodes, path: Path, begin: int, end: int) -> int:
-    """List the stretches of absent units of depths ``begin .. end - 1`` in `path`; units in them."""
+def list_absent(extents: Extents, begin: int, end: int) -> int:
+    """List the stretches of absent units of depths ``begin .. end - 1`` of the path; units in them."""
+    items, nodes, path = extents.items, extents.nodes, extents.path
     count = 0
     total = 0
-    for k in range(path.sizes[0]):
-        node = path.nodes[k]
-        if path.stop[k] <= begin:
+    for k in range(extents.totals[N_STEPS]):
+        node = path[k, STEP_NODE]
+        if path[k, STOP] <= begin:
             continue
-        if nodes.begin[node] >= end:
+        if nodes[node, TOP] >= end:
             break
-        base = nodes.first[node] - nodes.begin[node]
-        depth = max(begin, nodes.begin[node])
-        stop = min(end, path.stop[k])
-        item = extents.first[node]
+        depth = max(begin, int(nodes[node, TOP]))
+        stop = min(end, int(path[k, STOP]))
+        item = int(nodes[node, FIRST])
         while depth < stop:
-            until = stop if item < 0 else min(stop, max(depth, extents.begin[item] - base))
+            until = stop if item < 0 else min(stop, max(depth, int(items[item, BEGIN])))
             if until > depth:
-                if count > 0 and path.stretch_end[count - 1] == depth:
-                    path.stretch_end[count - 1] = until
+                if count > 0 and path[count - 1, STRETCH_END] == depth:
+                    path[count - 1, STRETCH_END] = until
                 else:
-                    path.stretch_begin[count] = depth
-                    path.stretch_end[count] = until
+                    path[count, STRETCH_BEGIN] = depth
+                    path[count, STRETCH_END] = until
                     count += 1
                 total += until - depth
             if item < 0:
                 break
-            depth = max(until, extents.end[item] - base)
-            item = extents.after[item]
-    path.sizes[1] = count
+            depth = max(until, int(items[item, END]))
+            item = int(items[item, AFTER])
+    extents.totals[N_STRETCHES] = count
     return total
 
 
 @kernel
-def insert_range(extents: Extents, nodes: Nodes, path: Path, begin: int, end: int, tail_first: bool) -> int:
+def insert_range(extents: Extents, begin: int, end: int, tail_first: bool) -> int:
     """Make the absent units of depths ``begin .. end - 1`` resident, as the newest; how many.
 
     The first inserted ends up older: the tail, or the head.
     """
+    nodes, path, totals = extents.nodes, extents.path, extents.totals
     inserted = 0
-    for step in range(path.sizes[0]):
-        k = path.sizes[0] - 1 - step if tail_first else step
-        node = path.nodes[k]
-        if path.stop[k] <= begin or nodes.begin[node] >= end:
-            continue
-        base = nodes.first[node] - nodes.begin[node]
-        low = base + max(begin, nodes.begin[node])
-        high = base + min(end, path.stop[k])
-        inserted += fill_gaps(extents, node, low, high, tail_first)
-    extents.totals[RESIDENT] += inserted
-    extents.totals[INSERTED] += inserted
+    for step in range(totals[N_STEPS]):
+        k = totals[N_STEPS] - 1 - step if tail_first else step
+        node = path[k, STEP_NODE]
+        low = max(begin, int(nodes[node, TOP]))
+        high = min(end, int(path[k, STOP]))
+        if low < high:
+            inserted += fill_gaps(extents, node, low, high, tail_first)
+    totals[RESIDENT] += inserted
+    totals[INSERTED] += inserted
     return inserted
 
 
 @kernel
 def fill_gaps(extents: Extents, node: int, low: int, high: int, tail_first: bool) -> int:
-    """Insert the absent ones of a node's units ``low .. high - 1``; how many."""
-    inserted = 0
+    """Insert the absent ones of a node's units of depths ``low .. high - 1``; how many."""
     if tail_first:
-        item = int(extents.last[node])
-        top = high
-        while True:
-            while item >= 0 and extents.begin[item] >= top:
-                item = int(extents.before[item])
-            if item >= 0 and extents.end[item] >= top:
-                top = extents.begin[item]
-                item = int(extents.before[item])
-                if top <= low:
-                    return inserted
-                continue
-            bottom = low if item < 0 else max(low, extents.end[item])
-            if bottom >= top:
-                return inserted
-            inserted += top - bottom
-            put(extents, node, item, bottom, top, False)
-            top = bottom
-            if top <= low:
-                return inserted
-            item = find_at_or_before(extents, node, top)
+        return fill_gaps_tail_first(extents, node, low, high)
+    items = extents.items
+    inserted = 0
     bottom = low
-    item = int(extents.first[node])
+    item = int(extents.nodes[node, FIRST])
     while bottom < high:
-        while item >= 0 and extents.end[item] <= bottom:
-            item = int(extents.after[item])
-        top = high if item < 0 else min(high, max(bottom, extents.begin[item]))
+        while item >= 0 and items[item, END] <= bottom:
+            item = int(items[item, AFTER])
+        top = high if item < 0 else min(high, max(bottom, int(items[item, BEGIN])))
         if top > bottom:
-            before = int(extents.last[node]) if item < 0 else int(extents.before[item])
+            before = int(extents.nodes[node, LAST]) if item < 0 else int(items[item, BEFORE])
             inserted += top - bottom
             put(extents, node, before, bottom, top, True)
         if item < 0:
             break
-        bottom = max(bottom, extents.end[item])
+        bottom = max(bottom, int(items[item, END]))
     return inserted
 
 
 @kernel
-def find_at_or_before(extents: Extents, node: int, unit: int) -> int:
-    """The last extent of a node that begins below a unit; -1 where none does."""
-    item = int(extents.last[node])
-    while item >= 0 and extents.begin[item] >= unit:
-        item = int(extents.before[item])
+def fill_gaps_tail_first(extents: Extents, node: int, low: int, high: int) -> int:
+    """`fill_gaps` from the tail to the head."""
+    items = extents.items
+    inserted = 0
+    top = high
+    item = find_before(extents, node, top)
+    while top > low:
+        if item >= 0 and items[item, END] >= top:
+            top = int(items[item, BEGIN])
+            item = int(items[item, BEFORE])
+            continue
+        bottom = low if item < 0 else max(low, int(items[item, END]))
+        inserted += top - bottom
+        put(extents, node, item, bottom, top, False)
+        top = bottom
+        item = find_before(extents, node, top)
+    return inserted
+
+
+@kernel
+def find_before(extents: Extents, node: int, depth: int) -> int:
+    """The last extent of a node that begins above a depth, nearer to the head; -1 where none does."""
+    items = extents.items
+    item = int(extents.nodes[node, LAST])
+    while item >= 0 and items[item, BEGIN] >= depth:
+        item = int(items[item, BEFORE])
     return item
 
 
 @kernel
 def put(extents: Extents, node: int, before: int, begin: int, end: int, is_head_older: bool) -> None:
     """A new extent, the newest."""
+    items = extents.items
     item = add_item(extents, node, before, begin, end)
-    extents.is_head_older[item] = is_head_older
-    link_after(extents, item, extents.older[0])
+    items[item, IS_HEAD_OLDER] = is_head_older
+    link_after(items, item, items[0, OLDER])
     join_neighbour(extents, item)
 
 
 @kernel
 def evict_units(extents: Extents, n_units: int) -> None:
     """Drop so many units, in the order of the policy; as many must be resident."""
+    items = extents.items
     left = n_units
     while left > 0:
         if extents.policy == MRU:
-            item = int(extents.older[0])
-            from_head = not extents.is_head_older[item]
+            item = int(items[0, OLDER])
+            from_head = items[item, IS_HEAD_OLDER] == 0
         else:
-            item = int(extents.newer[0])
-            from_head = extents.is_head_older[item]
-        n = min(left, extents.end[item] - extents.begin[item])
+            item = int(items[0, NEWER])
+            from_head = items[item, IS_HEAD_OLDER] != 0
+        n = min(left, int(items[item, END] - items[item, BEGIN]))
         if from_head:
-            extents.begin[item] += n
+            items[item, BEGIN] += n
         else:
-            extents.end[item] -= n
-        if extents.begin[item] == extents.end[item]:
-            unlink(extents, item)
+            items[item, END] -= n
+        if items[item, BEGIN] == items[item, END]:
+            unlink(items, item)
             drop_item(extents, item)
         left -= n
     extents.totals[RESIDENT] -= n_units

@@ -300,6 +300,19 @@ def find_store_begin(rules: Rules, gpu_tokens: int, covered: int) -> int:
 
 
 @kernel
+def find_step_end(rules: Rules, n_tokens: int, known_tokens: int, first: int) -> int:
+    """End of the store call that begins with unit `first`: what is full after the prefill step that fills it.
+
+    Steps begin where the prompt is known up to, in either tier.
+    """
+    if rules.step_tokens == 0:
+        return n_tokens // rules.unit_tokens
+    missing = (first + 1) * rules.unit_tokens - known_tokens
+    n_steps = max(1, (missing + rules.step_tokens - 1) // rules.step_tokens)
+    return min(known_tokens + n_steps * rules.step_tokens, n_tokens) // rules.unit_tokens
+
+
+@kernel
 def settle(
     store: recency.Store, rules: Rules, units: Int64s, gpu_tokens: int, covered: int, begin: int, end: int
 ) -> None:
@@ -356,15 +369,12 @@ def store_request(
     begin = find_store_begin(rules, stream.gpu_tokens[c], covered)
     n_prompt = stream.prompt_units[c]
     first = begin
-    done = max(stream.gpu_tokens[c], covered * rules.unit_tokens)
     while first < n_prompt:
-        done = stream.n_tokens[c] if rules.step_tokens == 0 else min(done + rules.step_tokens, stream.n_tokens[c])
-        last = min(done // rules.unit_tokens, n_prompt)
-        if last > first:
-            offer(store, rules, offers, buffers, first, last, tally, c)
-            first = last
-            if last < n_prompt:
-                note_uses(store, rules, buffers.units, stream.gpu_tokens[c], covered, begin, last)
+        last = find_step_end(rules, stream.n_tokens[c], max(stream.gpu_tokens[c], covered * rules.unit_tokens), first)
+        offer(store, rules, offers, buffers, first, last, tally, c)
+        first = last
+        if last < n_prompt:
+            note_uses(store, rules, buffers.units, stream.gpu_tokens[c], covered, begin, last)
     n_path = n_prompt
     if rules.stores_outputs and stream.path_units[c] > n_prompt:
         note_uses(store, rules, buffers.units, stream.gpu_tokens[c], covered, begin, first)

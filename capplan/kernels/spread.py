@@ -57,6 +57,16 @@ def cover_requests(offsets: Int64s, length: Int64s, base: Int64s, slope: int, n_
 
 
 @kernel
+def add_saving(
+    saved: Int64s, forced: Int64s, is_whole: bool, base: int, slope: int, skip: int, count: int, weight: int
+) -> None:
+    """Tokens saved by chunks of a run; of a prompt the GPU tier holds whole, they were computed by force alone."""
+    add_range(saved, base, slope, skip, count, weight)
+    if is_whole:
+        add_range(forced, base, slope, skip, count, -weight)
+
+
+@kernel
 def spread_restores(
     offsets: Int64s,
     start: Int64s,
@@ -75,9 +85,9 @@ def spread_restores(
     Chunk `i` of a request with `n` tokens, `g` of them served by the GPU tier, saves
     ``min((i + 1) b, n - 1) - max(g, i b)`` tokens where that is positive; it is moved whole; the
     first one that saves anything begins the load (docs/model.md section 4). A run that `g` or
-    ``n - 1`` cuts becomes up to three segments. A host tier that holds a whole prompt leaves one token
-    to compute, in place of the `gpu_forced` tokens that a whole hit in the GPU tier leaves. Requests
-    before `first_request` count for nothing.
+    ``n - 1`` cuts becomes up to three segments. A host tier that holds a whole prompt leaves one token to
+    compute; of the `gpu_forced` tokens that a whole hit in the GPU tier leaves, what the host tier saves
+    is computed no more. Requests before `first_request` count for nothing.
 
     Returns
     -------
@@ -96,6 +106,7 @@ def spread_restores(
         if g >= limit:
             continue
         head = g // b
+        is_whole = gpu_forced[r] > 0
         for k in range(offsets[r], offsets[r + 1]):
             begin = max(start[k], head)
             end = start[k] + length[k]
@@ -106,13 +117,14 @@ def spread_restores(
             if end * b > limit:
                 full_end = end - 1
                 last_weight = limit - max(g, full_end * b)
-                add_range(saved, base[k], slope, full_end - start[k], 1, last_weight)
-                add_range(forced, base[k], slope, full_end - start[k], 1, 1 - gpu_forced[r])
+                add_saving(saved, forced, is_whole, base[k], slope, full_end - start[k], 1, last_weight)
+                if not is_whole:
+                    add_range(forced, base[k], slope, full_end - start[k], 1, 1)
             full_begin = begin
             if begin == head:
                 add_range(loads, base[k], slope, begin - start[k], 1, 1)
                 if full_begin < full_end and g > begin * b:
                     full_begin = begin + 1
-                    add_range(saved, base[k], slope, begin - start[k], 1, full_begin * b - g)
-            add_range(saved, base[k], slope, full_begin - start[k], full_end - full_begin, b)
+                    add_saving(saved, forced, is_whole, base[k], slope, begin - start[k], 1, full_begin * b - g)
+            add_saving(saved, forced, is_whole, base[k], slope, full_begin - start[k], full_end - full_begin, b)
     return saved, moved, loads, forced

@@ -41,6 +41,10 @@ def render_table(study: AdmissionStudy, width: int) -> str:
 
 def list_notes(study: AdmissionStudy, answer: AdmissionAnswer) -> list[str]:
     """Every assumption that changes the answer."""
+    if all(one.settings.rule.kind == "none" for one in study.candidates):
+        own = ["second hit and on eviction: the engine's other write policies, copying at a node's second insertion, "
+               "and when the device evicts it; none copies at the first insertion"]  # fmt: skip
+        return [*own, *list_common_notes(study, answer)]
     own = [
         "fixed k declines a request with more than k new units, conditioned k only under pressure"
         + (" (@ theta)" if any("@" in one.label for one in study.candidates) else "")
@@ -51,11 +55,15 @@ def list_notes(study: AdmissionStudy, answer: AdmissionAnswer) -> list[str]:
         else "every rule changes only what is written",
         "in vain: declined units not used again, or used again from a stack position beyond the capacity (P >= K in "
         "one LRU list of the whole stream); the rest would have hit there",
+    ]
+    return [*own, *list_common_notes(study, answer)]
+
+
+def list_common_notes(study: AdmissionStudy, answer: AdmissionAnswer) -> list[str]:
+    """Assumptions whatever the rules are."""
+    return [
         "lost and gained: covered tokens of single requests below and above those without admission",
         "seconds of writes: at the typical rate of restores",
-    ]
-    return [
-        *own,
         *study.assumptions,
         *answer.prediction.deployment.notes,
         *list_cost_notes(answer.prediction),

@@ -15,13 +15,6 @@ from capplan.simulated import SimulatedCapacity, SimulatedTier
 from capplan.simulation.simulator import TierSettings
 from capplan.units import format_capacity, format_number, format_seconds, format_share, format_tokens
 
-# What becomes of a prompt longer than the tier.
-SHORT = {
-    "keep-prefix": "of which only the head is kept",
-    "refuse": "which is refused whole",
-    "skip": "of which what finds no room is skipped",
-}
-
 
 def render(plan: Plan, format: str, width: int = 80) -> str:
     """Simulated tiers of every GPU as a table, JSON or CSV, ending in a newline."""
@@ -87,7 +80,7 @@ def list_warnings(answer: Answer) -> list[str]:
     longest, gpu_tokens = prediction.workload.longest_prompt_tokens, prediction.deployment.gpu_kv_tokens
     warnings = []
     if short := [gib for gib, n_tokens in sizes if n_tokens < longest]:
-        lot = SHORT[tier.settings.preset.overflow if tier.settings.preset.kind == "inclusive" else "keep-prefix"]
+        lot = tier.settings.preset.lot_of_long_prompts
         warnings.append(f"{_list_gib(short)}: smaller than the longest prompt ({longest:,} tokens), {lot}")
     if little := [gib for gib, n_tokens in sizes if n_tokens <= gpu_tokens]:
         warnings.append(f"{_list_gib(little)}: no larger than the GPU tier ({gpu_tokens:,} tokens)")

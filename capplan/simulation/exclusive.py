@@ -37,7 +37,9 @@ def simulate_exclusive(tier: "TierInput", n_slots: int) -> TierRun:
         raise SpecError(f"{tier.settings.preset.name}: its host tier takes what the GPU's drops; accepted: a GPU tier")
     refuse_small_pool(tier, n_gpu)
     tally = exclusive.open_tally(len(stream))
-    run_pools(stream, n_gpu, n_slots, tally)
+    # No more blocks are ever needed than all paths have together, partly filled ones included.
+    n_most = int((-(-stream.path_tokens // stream.unit_tokens)).sum())
+    run_pools(stream, n_gpu, min(n_slots, n_most), tally)
     unit = stream.unit_tokens
     found = (tally.hit + tally.restored).astype(np.int64)
     return TierRun(

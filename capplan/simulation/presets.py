@@ -19,6 +19,11 @@ Policy = Literal["lru", "fifo", "lfu", "mru", "arc", "belady"]
 End = Literal["tail-first", "head-first"]
 Rule = Literal["none", "fixed", "conditioned"]
 Scope = Literal["prompts", "prompts and outputs"]
+LONG_PROMPTS = {
+    "keep-prefix": "of which only the head is kept",
+    "refuse": "which is refused whole",
+    "skip": "of which what finds no room is skipped",
+}
 
 
 class TierPreset(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -114,9 +119,14 @@ class TierPreset(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return capacity_bytes // (-(-unit // self.align_bytes) * self.align_bytes)
 
     @property
+    def lot_of_long_prompts(self) -> str:
+        """What becomes of a prompt longer than the tier, in words."""
+        return LONG_PROMPTS[self.overflow if self.kind == "inclusive" else "keep-prefix"]
+
+    @property
     def has_yardstick(self) -> bool:
-        """Whether Belady's policy can be compared: a tier of prompts, of units that go one by one."""
-        return self.stores == "prompts" and self.kind in ("prefix", "inclusive")
+        """Whether Belady's policy can be compared: prompts alone, looked up from token 0, unit by unit."""
+        return self.stores == "prompts" and self.lookup_from == "zero" and self.kind in ("prefix", "inclusive")
 
 
 def list_presets() -> list[TierPreset]:

@@ -1,11 +1,6 @@
 """Run a stream through a tier under its preset's rules: one TierRun a capacity."""
 
-import os
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TypeVar
 
 import numpy as np
 from msgspec import structs
@@ -29,8 +24,6 @@ from capplan.tree import PrefixTree
 Int32s = NDArray[np.int32]
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +84,7 @@ class TierSettings:
             raise SpecError(f"tier {preset.name} has {', '.join(changed)} of its own, which cannot be changed")
         preset = structs.replace(preset, **changed)
         if policy == "belady" and not preset.has_yardstick:
-            raise SpecError(f"tier {preset.name}: Belady's policy is of prompts alone, and this tier keeps outputs too")
+            raise SpecError(f"tier {preset.name}: Belady's policy is of prompts alone, looked up from token 0")
         if min_offers and not (preset.dedup and preset.kind == "inclusive"):
             raise SpecError(f"tier {preset.name} stores from the first offer on; a store threshold is of vllm-offload")
         return TierSettings(
@@ -233,16 +226,14 @@ def simulate_arc(tier: TierInput, rules: inclusive.Rules, capacity_bytes: int) -
 def simulate_extents(tier: TierInput, rules: inclusive.Rules, capacity_bytes: int, n_items: int = 0) -> TierRun:
     """The fast path; run again with twice the room where `n_items` extents were too few."""
     stream = tier.stream
-    n_nodes = stream.chains.first.size
-    n_items = n_items or 2 * n_nodes + 1024
+    n_items = n_items or 2 * stream.chains.first.size + 1024
     while True:
         gate_rules, gates, decisions = _open_gate(tier, rules.n_slots, capacity_bytes)
-        tally = inclusive.open_tally(len(stream))
+        tally = np.zeros((5, len(stream)), np.int32)
         is_done = extent_tier.run_tier(
-            extents.open_extents(n_nodes, n_items, policy_number(tier.settings.policy)),
+            extents.open_extents(stream.chains, stream.most_chains, n_items, policy_number(tier.settings.policy)),
             rules,
             _view(tier),
-            extents.open_path(stream.most_chains, n_items),
             gate_rules,
             gates,
             decisions,
@@ -250,7 +241,7 @@ def simulate_extents(tier: TierInput, rules: inclusive.Rules, capacity_bytes: in
             _open_clock(tier),
         )
         if is_done:
-            return _collect_tally(tier, rules.n_slots, tally, decisions)
+            return _collect_tally(tier, rules.n_slots, inclusive.Tally(*tally), decisions)
         n_items *= 2
 
 
@@ -341,9 +332,3 @@ def _collect(
         min_load_tokens=tier.settings.preset.min_load_tokens,
         full_hit_tokens=stream.unit_tokens if tier.settings.preset.full_hit == "unit" else 1,
     )
-
-
-def map_capacities(function: Callable[[T], R], values: Iterable[T]) -> list[R]:
-    """Apply a function to every value on all cores, in order: kernels release the interpreter's lock."""
-    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
-        return list(pool.map(partial(function), values))

@@ -93,9 +93,12 @@ def test_log_holds_the_decisions(linked, tmp_path):
     ("trace", "arguments", "message"),
     [
         ("linked", "--tier lmcach", "tier 'lmcach' is ambiguous: it begins lmcache, lmcache-mp, lmcache-paper"),
-        ("linked", "--tier sglang", "tier sglang-hicache is not written request by request: no rule; accepted: "
+        ("linked", "--tier trtllm-host", "tier trtllm-host is not written request by request: no rule; accepted: "
          "dynamo-kvbm, efficientagent, efficientagent-fixed, lmcache, lmcache-mp, lmcache-paper, mooncake-store, "
-         "stack-distance, vllm-offload, vllm-offload-0.13"),
+         "sglang-hicache, sglang-hicache-selective, sglang-hicache-writeback, stack-distance, vllm-offload, "
+         "vllm-offload-0.13"),
+        ("linked", "--tier sglang --kappa 2 --log log.parquet",
+         "tier sglang-hicache has write policies instead of rules; accepted: no --kappa, --log"),
         ("linked", "--tier stack-distance --store-threshold 2",
          "tier stack-distance counts no offers; accepted: --store-threshold 0"),
         ("linked", "--unit-tokens 100",

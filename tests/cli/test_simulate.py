@@ -114,7 +114,7 @@ def test_units_finer_than_the_trace_are_raised_and_said(linked):
         ("linked", "--tier vllm-offload --policy lfu",
          "tier vllm-offload has no policy 'lfu'; accepted: lru, arc, belady"),
         ("linked", "--tier lmcache-mp --policy belady",
-         "tier lmcache-mp: Belady's policy is of prompts alone, and this tier keeps outputs too"),
+         "tier lmcache-mp: Belady's policy is of prompts alone, looked up from token 0"),
         ("linked", "--tier lmcache --store-threshold 2",
          "tier lmcache stores from the first offer on; a store threshold is of vllm-offload"),
         ("linked", "--tier sglang --step-tokens 5",

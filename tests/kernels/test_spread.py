@@ -52,7 +52,7 @@ def restore_one_by_one(covered, n_tokens, gpu_tokens, gpu_forced, b):
             totals[0] += restored
             totals[1] += h - g // b
             totals[2] += 1
-            totals[3] += 1 - f if h * b > n - 1 else 0
+            totals[3] += (n - max(g, c) if f or h * b >= n else 0) - f
     return totals
 
 
@@ -65,7 +65,8 @@ def test_restores_at_every_capacity_are_the_sums_over_requests(touch, distance, 
     runs = find_runs(trace, build_tree(trace), in_order(range(len(prompts))), b)
     n_tokens = trace.requests.input_tokens
     gpu = [data.draw(st.integers(0, max(int(n) - 1, 0))) for n in n_tokens]
-    gpu_forced = [data.draw(st.integers(0, 3)) for _ in n_tokens]
+    # What a whole hit in the GPU tier leaves to compute is all it does not serve.
+    gpu_forced = [data.draw(st.sampled_from([0, int(n) - g])) for n, g in zip(n_tokens, gpu, strict=True)]
     first = data.draw(st.integers(0, len(prompts)))
     base, slope = runs.positions(touch, distance)
     table = runs.offsets, runs.start, runs.length, base, slope

@@ -163,3 +163,12 @@ def test_declined_of_the_log_are_those_of_the_tables(study):
                     & (pl.col("host_gib_per_rank") == capacity.host_gib_per_rank)
                 )
                 assert rows["is_declined"].sum() == outcome.totals.declined_requests
+
+
+def test_write_policies_of_a_radix_tree_are_explained():
+    text = unfolded(render(study_of(name="sglang-hicache"), "table"))
+    assert "- second hit and on eviction: the engine's other write policies" in text
+    assert "more than k new units" not in text
+    record = json.loads(render(study_of(name="sglang-hicache"), "json"))
+    assert [one["rule"] for one in record["studies"][0]["capacities"][0]["rules"]] == [
+        "none", "second hit", "on eviction"]  # fmt: skip
