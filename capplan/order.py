@@ -96,7 +96,7 @@ def fill_pool(trace: Trace, pool_size: int) -> Order:
 
     A request is sent at its task's begin + `start_s`; the slot frees when the last response of the
     task has ended and its `tail_gap_s` has passed. An open-loop pool: calls do not wait for
-    simulated service (docs/model.md section 7 closes the loop).
+    simulated service.
 
     Raises
     ------
