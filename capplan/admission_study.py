@@ -20,7 +20,9 @@ from capplan.simulation.next_uses import NextUses, find_next_uses
 from capplan.simulation.parallel import map_parallel
 from capplan.simulation.presets import list_presets, load_preset
 from capplan.simulation.rules import AdmissionRule
-from capplan.simulation.simulator import TierInput, TierSettings, simulate_tier
+from capplan.simulation.settings import TierSettings
+from capplan.simulation.simulator import simulate_tier
+from capplan.simulation.tier_input import TierInput
 from capplan.simulation.tier_run import TierRun, TierTotals, sum_run
 from capplan.units import format_seconds, gib_to_bytes
 

@@ -21,8 +21,10 @@ from capplan.readers import read_trace
 from capplan.runs import Runs, find_runs
 from capplan.saving import measure_savings
 from capplan.simulated import endless_gib, simulate_capacities, step_prediction
-from capplan.simulation.simulator import TierInput, TierSettings, prepare_tier, simulate_tier
+from capplan.simulation.settings import TierSettings
+from capplan.simulation.simulator import simulate_tier
 from capplan.simulation.stream import fit_unit
+from capplan.simulation.tier_input import TierInput, prepare_tier
 from capplan.tiers import GPU_BLOCK_TOKENS, GpuService, count_restorable, overlay_tiers, serve_from_gpu
 from capplan.trace import Trace
 from capplan.tree import PrefixTree, build_tree

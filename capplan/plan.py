@@ -10,7 +10,7 @@ from capplan.order import Order
 from capplan.prediction import CapacityRow, Prediction, Prices
 from capplan.runs import Distance, Touch
 from capplan.simulated import SimulatedTier
-from capplan.simulation.simulator import TierSettings
+from capplan.simulation.settings import TierSettings
 from capplan.trace import Trace
 from capplan.ttft import TtftChange
 from capplan.verdict import Verdict

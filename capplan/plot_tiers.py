@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from capplan.admission_study import AdmissionAnswer, Outcome
 from capplan.plan import AdmissionStudy, Answer, Plan
 from capplan.plot import COMPUTED, MARK, RESTORED, describe_order
-from capplan.simulation.simulator import TierSettings
+from capplan.simulation.settings import TierSettings
 
 # Lines of rules by kind: colour and marker; shades go by kappa.
 KINDS = {"fixed": ("Reds", "s"), "conditioned": ("Blues", "o"), "none": ("Greens", "^")}

@@ -11,7 +11,9 @@ from capplan.costs import Triple
 from capplan.curve import CoverageCurve
 from capplan.prediction import Measured, Prediction
 from capplan.simulation.parallel import map_parallel
-from capplan.simulation.simulator import TierInput, TierSettings, simulate_tier
+from capplan.simulation.settings import TierSettings
+from capplan.simulation.simulator import simulate_tier
+from capplan.simulation.tier_input import TierInput
 from capplan.simulation.tier_run import TierTotals, sum_run
 from capplan.tiers import TierCurves
 from capplan.units import gib_to_bytes

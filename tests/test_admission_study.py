@@ -29,7 +29,8 @@ from capplan.prediction import BEST, TYPICAL, WORST
 from capplan.saving import linear_times
 from capplan.simulation.presets import list_presets, load_preset
 from capplan.simulation.rules import AdmissionRule
-from capplan.simulation.simulator import TierSettings, simulate_tier
+from capplan.simulation.settings import TierSettings
+from capplan.simulation.simulator import simulate_tier
 from capplan.simulation.tier_run import sum_run
 from capplan.units import gib_to_bytes
 

@@ -13,7 +13,7 @@ from capplan.errors import SpecError
 from capplan.kernels import arc, recency
 from capplan.simulation.presets import load_preset
 from capplan.simulation.rules import AdmissionRule
-from capplan.simulation.simulator import TierSettings
+from capplan.simulation.settings import TierSettings
 
 NONE = AdmissionRule()
 UNMARKED = np.full(20, -1, np.int32)

@@ -16,7 +16,7 @@ from capplan.pipeline import compare_admission
 from capplan.report import admission, render, tier
 from capplan.report.decision_log import log_decisions
 from capplan.simulation.presets import TierPreset, list_presets, load_preset
-from capplan.simulation.simulator import TierSettings
+from capplan.simulation.settings import TierSettings
 
 ROOT = Path(__file__).parent.parent
 TIERS_PAGE = (ROOT / "docs/tiers.md").read_text(encoding="utf-8")

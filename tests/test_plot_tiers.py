@@ -10,7 +10,7 @@ from capplan.plot import save_figure
 from capplan.plot_tiers import draw_admission, draw_tiers
 from capplan.simulation.presets import load_preset
 from capplan.simulation.rules import AdmissionRule
-from capplan.simulation.simulator import TierSettings
+from capplan.simulation.settings import TierSettings
 
 TRACE = agent_trace()
 GIBS = (0.0, 0.02, 0.05, 0.2)

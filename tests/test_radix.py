@@ -17,7 +17,9 @@ from capplan.kernels import radix_tree as tree_state
 from capplan.simulation.presets import load_preset
 from capplan.simulation.radix import read_rules, run_pools, simulate_radix
 from capplan.simulation.rules import AdmissionRule
-from capplan.simulation.simulator import TierSettings, prepare_tier, simulate_tier
+from capplan.simulation.settings import TierSettings
+from capplan.simulation.simulator import simulate_tier
+from capplan.simulation.tier_input import prepare_tier
 from capplan.simulation.tier_run import sum_run
 from capplan.tiers import GpuService
 from capplan.tree import build_tree

@@ -12,7 +12,9 @@ from capplan.readers import read_trace
 from capplan.simulated import find_best
 from capplan.simulation.presets import list_presets, load_preset
 from capplan.simulation.rules import AdmissionRule
-from capplan.simulation.simulator import TierSettings, prepare_tier, simulate_tier
+from capplan.simulation.settings import TierSettings
+from capplan.simulation.simulator import simulate_tier
+from capplan.simulation.tier_input import prepare_tier
 from capplan.simulation.tier_run import sum_run
 from capplan.tiers import GpuService, serve_from_gpu
 from capplan.tree import build_tree

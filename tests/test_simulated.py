@@ -18,7 +18,9 @@ from capplan.linking import link_prompts
 from capplan.order import choose_order
 from capplan.simulated import find_best
 from capplan.simulation.presets import list_presets, load_preset
-from capplan.simulation.simulator import TierSettings, prepare_tier, simulate_tier
+from capplan.simulation.settings import TierSettings
+from capplan.simulation.simulator import simulate_tier
+from capplan.simulation.tier_input import prepare_tier
 from capplan.simulation.tier_run import sum_run
 from capplan.tiers import serve_from_gpu
 from capplan.tree import build_tree

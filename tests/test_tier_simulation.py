@@ -20,8 +20,8 @@ from oracles_tiers import (
 from strategies import split_paths
 from tier_runs import Calls, set_tier
 
+from capplan.simulation.inclusive import goes_by_extents, simulate_extents, simulate_units
 from capplan.simulation.rules import AdmissionRule, read_rules
-from capplan.simulation.simulator import goes_by_extents, simulate_extents, simulate_units
 from capplan.simulation.tier_run import sum_run
 
 ORACLES = {

@@ -8,7 +8,9 @@ from builders import in_order, link_tokens
 from capplan.order import Order
 from capplan.prompts import Labels
 from capplan.simulation.presets import load_preset
-from capplan.simulation.simulator import TierSettings, prepare_tier, simulate_tier
+from capplan.simulation.settings import TierSettings
+from capplan.simulation.simulator import simulate_tier
+from capplan.simulation.tier_input import prepare_tier
 from capplan.tiers import GpuService
 from capplan.tree import build_tree
 

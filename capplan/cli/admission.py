@@ -9,7 +9,7 @@ from capplan.cli import options as opt
 from capplan.cli.progress import show_simulating
 
 if TYPE_CHECKING:
-    from capplan.simulation.simulator import TierSettings
+    from capplan.simulation.settings import TierSettings
 
 MOST_OFFERS = 1_000_000
 OF_RULES = {
@@ -140,7 +140,7 @@ def read_tier(given: dict[str, Any], typed: list[str]) -> "TierSettings":
 
     from capplan.errors import SpecError
     from capplan.simulation.presets import load_preset
-    from capplan.simulation.simulator import TierSettings
+    from capplan.simulation.settings import TierSettings
 
     preset = load_preset(given["tier"])
     if typed and preset.kind == "radix":

@@ -9,7 +9,7 @@ from capplan.cli import options as opt
 
 if TYPE_CHECKING:
     from capplan.plan import Options
-    from capplan.simulation.simulator import TierSettings
+    from capplan.simulation.settings import TierSettings
 
 PLAN = (
     click.option(

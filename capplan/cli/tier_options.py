@@ -9,7 +9,7 @@ from capplan.cli import options as opt
 if TYPE_CHECKING:
     from capplan.simulation.presets import TierPreset
     from capplan.simulation.rules import AdmissionRule
-    from capplan.simulation.simulator import TierSettings
+    from capplan.simulation.settings import TierSettings
 
 TIER = (
     click.option("--unit-tokens", type=opt.TOKENS, help="Tokens the tier stores as one. Default: the preset's."),
@@ -115,7 +115,7 @@ def read_tier(given: dict[str, Any]) -> "TierSettings":
         An unknown preset, or something set that it does not have.
     """
     from capplan.simulation.presets import load_preset
-    from capplan.simulation.simulator import TierSettings
+    from capplan.simulation.settings import TierSettings
 
     preset = load_preset(given["tier"])
     refuse_idle(preset, given)

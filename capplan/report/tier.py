@@ -12,7 +12,7 @@ from capplan.report import as_json
 from capplan.report.layout import Table, fold, make_table, print_tables, squeeze
 from capplan.report.sentences import list_cost_notes
 from capplan.simulated import SimulatedCapacity, SimulatedTier
-from capplan.simulation.simulator import TierSettings
+from capplan.simulation.settings import TierSettings
 from capplan.units import format_capacity, format_number, format_seconds, format_share, format_tokens
 
 

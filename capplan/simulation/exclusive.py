@@ -5,21 +5,17 @@ priority, no reuse of parts of a block. Both pools are simulated together, so wh
 host's size a little, and is not that of `serve_from_gpu`.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from capplan.errors import SpecError
 from capplan.kernels import exclusive
 from capplan.simulation.gpu_queue import refuse_rule, refuse_small_pool
+from capplan.simulation.stream import TierStream
+from capplan.simulation.tier_input import TierInput
 from capplan.simulation.tier_run import TierRun
 
-if TYPE_CHECKING:
-    from capplan.simulation.simulator import TierInput
-    from capplan.simulation.stream import TierStream
 
-
-def simulate_exclusive(tier: "TierInput", n_slots: int) -> TierRun:
+def simulate_exclusive(tier: TierInput, n_slots: int) -> TierRun:
     """Both pools together, for a host's of `n_slots` blocks.
 
     `written` are blocks copied to the host with a unit that a lookup can find, `duplicates` those without
@@ -57,7 +53,7 @@ def simulate_exclusive(tier: "TierInput", n_slots: int) -> TierRun:
     )
 
 
-def run_pools(stream: "TierStream", n_gpu: int, n_host: int, tally: exclusive.Tally) -> exclusive.Pools:
+def run_pools(stream: TierStream, n_gpu: int, n_host: int, tally: exclusive.Tally) -> exclusive.Pools:
     """Run a stream through pools of so many blocks; fills `tally` and returns the pools at the end."""
     pools = exclusive.open_pools(n_gpu, n_host, stream.n_units)
     exclusive.run_pools(

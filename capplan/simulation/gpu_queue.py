@@ -5,22 +5,18 @@ Modelled: vLLM's queue of free blocks (`capplan.kernels.gpu_queue`). What the st
 Not modelled: requests that run at the same time, preemption, blocks of a request that is still running.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from capplan.errors import SpecError
 from capplan.kernels import gpu_queue
+from capplan.simulation.stream import TierStream
+from capplan.simulation.tier_input import TierInput
 from capplan.simulation.tier_run import TierRun
-
-if TYPE_CHECKING:
-    from capplan.simulation.simulator import TierInput
-    from capplan.simulation.stream import TierStream
 
 NULL_BLOCKS = 1  # the pool's first block stands for blocks that a window has left behind
 
 
-def simulate_gpu_queue(tier: "TierInput") -> TierRun:
+def simulate_gpu_queue(tier: TierInput) -> TierRun:
     """What the GPU serves of every request, block by block; there is no host tier.
 
     The pool has the blocks of `tier.gpu`, one of which is never used.
@@ -56,7 +52,7 @@ def simulate_gpu_queue(tier: "TierInput") -> TierRun:
     )
 
 
-def run_pool(stream: "TierStream", rules: gpu_queue.Rules, n_blocks: int, tally: gpu_queue.Tally) -> gpu_queue.Pool:
+def run_pool(stream: TierStream, rules: gpu_queue.Rules, n_blocks: int, tally: gpu_queue.Tally) -> gpu_queue.Pool:
     """Run a stream through a pool of `n_blocks` usable blocks; fills `tally` and returns the pool at the end."""
     pool = gpu_queue.open_pool(n_blocks, stream.n_units)
     gpu_queue.run_pool(
@@ -73,7 +69,7 @@ def run_pool(stream: "TierStream", rules: gpu_queue.Rules, n_blocks: int, tally:
     return pool
 
 
-def refuse_rule(tier: "TierInput") -> None:
+def refuse_rule(tier: TierInput) -> None:
     """Refuse a rule of write admission: it says what a host tier stores, and these tiers store all or nothing."""
     if tier.settings.rule.kind != "none":
         raise SpecError(
@@ -82,7 +78,7 @@ def refuse_rule(tier: "TierInput") -> None:
         )
 
 
-def refuse_small_pool(tier: "TierInput", n_blocks: int) -> None:
+def refuse_small_pool(tier: TierInput, n_blocks: int) -> None:
     """Refuse a GPU pool that cannot hold the longest request."""
     unit = tier.stream.unit_tokens
     longest = int(tier.stream.path_tokens.max(initial=0))

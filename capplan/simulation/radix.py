@@ -5,25 +5,21 @@ that are copied, evicted and loaded. The device's hit is simulated too, since lo
 Not modelled: requests that run at the same time, prefill in chunks, a third tier.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
 from capplan.errors import SpecError
 from capplan.kernels import radix, radix_pools, radix_tree
 from capplan.kernels.paths import Nodes
+from capplan.simulation.presets import TierPreset
+from capplan.simulation.stream import TierStream
+from capplan.simulation.tier_input import TierInput
 from capplan.simulation.tier_run import TierRun
-
-if TYPE_CHECKING:
-    from capplan.simulation.presets import TierPreset
-    from capplan.simulation.simulator import TierInput
-    from capplan.simulation.stream import TierStream
 
 Int64s = NDArray[np.int64]
 
 
-def simulate_radix(tier: "TierInput", device_slots: int, n_slots: int) -> TierRun:
+def simulate_radix(tier: TierInput, device_slots: int, n_slots: int) -> TierRun:
     """What a device of `device_slots` pages and a host of `n_slots` pages serve of every request.
 
     A request that the device has no room for is computed, and its pages count as refused.
@@ -55,7 +51,7 @@ def simulate_radix(tier: "TierInput", device_slots: int, n_slots: int) -> TierRu
 
 
 def read_rules(
-    preset: "TierPreset", page_tokens: int, device_pages: int, host_pages: int, min_offers: int
+    preset: TierPreset, page_tokens: int, device_pages: int, host_pages: int, min_offers: int
 ) -> radix_pools.Rules:
     """A preset of kind "radix" as numbers, for one size of both pools."""
     return radix_pools.Rules(
@@ -69,7 +65,7 @@ def read_rules(
     )
 
 
-def run_pools(stream: "TierStream", rules: radix_pools.Rules) -> tuple[radix_tree.Tree, radix_pools.Tally]:
+def run_pools(stream: TierStream, rules: radix_pools.Rules) -> tuple[radix_tree.Tree, radix_pools.Tally]:
     """Run a stream through empty pools; the tree at the end, and what happened."""
     tree = radix_tree.open_tree(cut_last_pages(stream))
     tally = radix_pools.open_tally(len(stream))
@@ -78,7 +74,7 @@ def run_pools(stream: "TierStream", rules: radix_pools.Rules) -> tuple[radix_tre
     return tree, tally
 
 
-def cut_last_pages(stream: "TierStream") -> Nodes:
+def cut_last_pages(stream: TierStream) -> Nodes:
     """A stream's nodes, cut once more before the last page of each prompt that ends with a whole page.
 
     A match leaves at least one token to compute, so that is where it splits such a prompt. The tail keeps
@@ -100,7 +96,7 @@ def cut_last_pages(stream: "TierStream") -> Nodes:
     )
 
 
-def refuse_rule(tier: "TierInput") -> None:
+def refuse_rule(tier: TierInput) -> None:
     """Refuse a rule of write admission."""
     settings = tier.settings
     if settings.rule.kind != "none":

@@ -16,7 +16,7 @@ from capplan.report.admission import render
 from capplan.report.decision_log import log_decisions
 from capplan.simulation.presets import load_preset
 from capplan.simulation.rules import AdmissionRule
-from capplan.simulation.simulator import TierSettings
+from capplan.simulation.settings import TierSettings
 
 PLACE = ("--gpu", "h20", "--gpu-kv-tokens", "672")
 UNITS = ("--unit-tokens", "64", "--host-gib", "0.02,0.1")

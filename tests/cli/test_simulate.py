@@ -18,7 +18,7 @@ from capplan.report import render as render_plan
 from capplan.report.tier import render
 from capplan.simulation.presets import Policy, list_presets, load_preset
 from capplan.simulation.rules import AdmissionRule
-from capplan.simulation.simulator import TierSettings
+from capplan.simulation.settings import TierSettings
 
 ROOM = GpuRoom(kv_tokens=672)
 PLACE = ("--gpu", "h20", "--gpu-kv-tokens", "672")

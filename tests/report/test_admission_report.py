@@ -16,7 +16,8 @@ from capplan.pipeline import compare_admission
 from capplan.report.admission import format_range, render
 from capplan.report.decision_log import log_decisions
 from capplan.simulation.presets import load_preset
-from capplan.simulation.simulator import TierSettings, simulate_tier
+from capplan.simulation.settings import TierSettings
+from capplan.simulation.simulator import simulate_tier
 from capplan.units import gib_to_bytes
 
 TRACE = agent_trace(4, 8)

@@ -13,7 +13,7 @@ from capplan.report.tier import describe_shortage, render
 from capplan.report.tier_catalogue import render_tier, render_tiers
 from capplan.simulation.presets import list_presets, load_preset
 from capplan.simulation.rules import AdmissionRule
-from capplan.simulation.simulator import TierSettings
+from capplan.simulation.settings import TierSettings
 
 TRACE = agent_trace()
 GIBS = (0.0, 0.02, 0.05, 0.2, 1000.0)
