@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from capplan.admission_study import AdmissionAnswer, list_candidates, study_capacities
+from capplan.admission_candidates import list_candidates
+from capplan.admission_study import AdmissionAnswer, study_capacities
 from capplan.card import make_card
 from capplan.costs import estimate_costs
 from capplan.deployment import deploy
@@ -25,6 +26,7 @@ from capplan.simulation.settings import TierSettings
 from capplan.simulation.simulator import simulate_tier
 from capplan.simulation.stream import fit_unit
 from capplan.simulation.tier_input import TierInput, prepare_tier
+from capplan.simulation.wording import describe_rules, describe_settings, list_gaps
 from capplan.tiers import GPU_BLOCK_TOKENS, GpuService, count_restorable, overlay_tiers, serve_from_gpu
 from capplan.trace import Trace
 from capplan.tree import PrefixTree, build_tree
@@ -100,9 +102,10 @@ def compare_admission(
     options : Options
         With the `tier` whose rules of storing are kept; capacities without any are chosen as in `predict`.
     kappas, thetas : floats
-        New units a request may write, and how full a tier must be.
+        New units a request may write, and how full a tier must be. Conditioned rules are left out where
+        fewer than two tasks are named: they would never decline.
     thresholds : ints
-        Offers from which on a unit is stored, as a rule of its own.
+        Offers from which on a unit is stored, as a rule of its own, where the engine has such a threshold.
 
     Raises
     ------
@@ -113,7 +116,7 @@ def compare_admission(
     if base is None:
         raise ValueError("options hold no tier; one is needed")
     options = replace(options, chunk_tokens=fit_unit(trace, base.unit_tokens))
-    candidates = list_candidates(base, kappas, thetas, thresholds)
+    candidates = list_candidates(base, kappas, thetas, thresholds, len(trace.requests.task.names))
     spec = load_model(model) if isinstance(model, str) else model
     stream = _Stream.open(trace, options)
     answers = []
@@ -184,9 +187,9 @@ class _Stream:
 def describe_tier(settings: TierSettings, unit_tokens: int) -> list[str]:
     """What is simulated, what its preset leaves out, and what is not confirmed of it."""
     preset, rule = settings.preset, settings.rule
-    notes = [f"host tier {preset.name}, simulated at every capacity shown: {preset.title} ({preset.version}), "
-             f"{unit_tokens:,}-token units, {settings.policy}, admission {rule.label}: "
-             f"{preset.description}"]  # fmt: skip
+    missing, unsure = list_gaps(settings)
+    said = f"{describe_settings(settings, unit_tokens)}: {describe_rules(settings)}"
+    notes = [f"host tier {preset.name}, simulated at every capacity shown: {said}"]
     if unit_tokens != settings.unit_tokens:
         notes.append(f"units of {unit_tokens} tokens, not {settings.unit_tokens}: the trace is no finer")
     if rule.kind == "conditioned":
@@ -194,8 +197,8 @@ def describe_tier(settings: TierSettings, unit_tokens: int) -> list[str]:
             "the rule's windows run on the sending times of this order; the tier reports every "
             f"{rule.report_period_s:g} s"
         )
-    notes += [f"not modelled of {preset.name}: {text}" for text in preset.missing]
-    notes += [f"not confirmed of {preset.name}: {text}" for text in preset.unsure]
+    notes += [f"not modelled of {preset.name}: {text}" for text in missing]
+    notes += [f"not confirmed of {preset.name}: {text}" for text in unsure]
     return [*notes, "requests run one after another: lookup, then stores, then the next"]
 
 

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from capplan.admission_study import AdmissionAnswer, Candidate
+from capplan.admission_candidates import Candidate
+from capplan.admission_study import AdmissionAnswer
 from capplan.card import Card
 from capplan.costs import Overrides
 from capplan.deployment import GpuRoom

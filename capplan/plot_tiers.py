@@ -5,7 +5,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from capplan.admission_study import AdmissionAnswer, Outcome
+from capplan.admission_outcome import Outcome
+from capplan.admission_study import AdmissionAnswer
 from capplan.plan import AdmissionStudy, Answer, Plan
 from capplan.plot import COMPUTED, MARK, RESTORED, describe_order
 from capplan.simulation.settings import TierSettings

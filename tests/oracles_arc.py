@@ -21,16 +21,19 @@ class ArcOffload:
         found = end if end * self.unit - gpu_tokens >= self.unit else 0
         used, stored = keys[at_gpu:found] if found else [], []
         if not declines(found):
-            done, begin = max(gpu_tokens, found * self.unit), found
-            while begin < len(keys):
+            done, begin, filled, refused = max(gpu_tokens, found * self.unit), found, found, 0
+            while filled < len(keys):
                 done = min(done + (self.step or len(prompt)), len(prompt))
-                stored += self.store(keys[begin : done // self.unit])
-                begin = max(begin, done // self.unit)
+                if done // self.unit > filled:  # a call that is refused is made again, longer
+                    filled = done // self.unit
+                    new, refused = self.store(keys[begin:filled])
+                    stored, begin = stored + new, begin if refused else filled
             used += keys[found:]
             if self.outputs:
-                rest = cut(path, self.unit)[max(found, len(keys)) :]
-                stored += self.store(rest)
-                used += rest
+                rest = cut(path, self.unit)
+                new, refused = self.store(rest[begin:])
+                stored, used = stored + new, used + rest[max(found, len(keys)) :]
+            self.refused += refused
         for key in reversed(used):
             if key in stored:
                 self.move_to_end(self.once if key in self.once else self.again, key)
@@ -49,7 +52,7 @@ class ArcOffload:
             keys.append(key)
 
     def store(self, keys):
-        """One call; returns what is stored."""
+        """One call; returns what is stored, and how many are refused."""
         for key in keys:
             self.offers[key] = self.offers.get(key, 0) + 1
         wanted = [key for key in keys if not self.has(key) and self.offers[key] >= self.min_offers]
@@ -57,8 +60,7 @@ class ArcOffload:
             self.learn(key)
         needed = len(wanted) - (self.n_slots - len(self.once) - len(self.again))
         if needed > sum(key not in keys for key in self.once + self.again):
-            self.refused += len(wanted)
-            return []
+            return [], len(wanted)
         for _ in range(needed):
             self.evict(keys)
         for gone in (self.gone_once, self.gone_again):
@@ -69,7 +71,7 @@ class ArcOffload:
                 if key in gone:
                     gone.remove(key)
         self.written += len(wanted)
-        return wanted
+        return wanted, 0
 
     def learn(self, key):
         b1, b2 = len(self.gone_once), len(self.gone_again)

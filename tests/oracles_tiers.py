@@ -157,16 +157,19 @@ class EfficientAgent(Lmcache):
 
 
 class AllOrNothing(Tier):
-    """Stores that are refused whole where not enough may be evicted for them."""
+    """Stores that are refused whole where not enough may be evicted for them, and then offered again, longer."""
 
     protects_offer = False
 
-    def __init__(self, n_slots, unit, min_offers=0):
+    def __init__(self, n_slots, unit, min_offers=0, step=None):
         super().__init__(n_slots, unit)
-        self.min_offers = min_offers
+        self.min_offers, self.step = min_offers, step
         self.offers = {}
 
+    list_calls = Lmcache.list_calls
+
     def store_call(self, keys):
+        """Units stored, and units refused."""
         wanted = []
         for key in keys:
             self.offers[key] = self.offers.get(key, 0) + 1
@@ -175,11 +178,20 @@ class AllOrNothing(Tier):
         needed = len(wanted) - (self.n_slots - len(self.order))
         victims = [key for key in self.order if not (self.protects_offer and key in keys)]
         if needed > len(victims):
-            self.refused += len(wanted)
-            return
+            return 0, len(wanted)
         for key in victims[: max(0, needed)]:
             self.evict(key)
         self.put(reversed(wanted))
+        return len(wanted), 0
+
+    def offer_until(self, keys, begin, ends, after):
+        """A call up to each end, from where the last one that was not refused ended; `after` ends each."""
+        refused = 0
+        for end in ends:
+            stored, refused = self.store_call(keys[begin:end])
+            begin = begin if refused else end
+            after(stored, end)
+        self.refused += refused
 
 
 class VllmOffload(AllOrNothing):
@@ -187,25 +199,19 @@ class VllmOffload(AllOrNothing):
 
     protects_offer = True
 
-    def __init__(self, n_slots, unit, min_offers=0, step=None):
-        super().__init__(n_slots, unit, min_offers)
-        self.step = step
-
-    list_calls = Lmcache.list_calls
-
     def lookup(self, call):
         found = self.leading_beyond_gpu(call)
         self.touch(reversed(call.prompt[call.gpu_units : found]))
         return found
 
     def store(self, call, found):
-        for begin, end in self.list_calls(call, found):
-            self.store_call(call.prompt[begin:end])
-            self.touch(reversed(call.prompt[call.gpu_units if found else 0 : end]))
+        used = call.gpu_units if found else 0
+        ends = [end for _, end in self.list_calls(call, found)]
+        self.offer_until(call.prompt, found, ends, lambda _, end: self.touch(reversed(call.prompt[used:end])))
 
 
 class VllmOffload13(AllOrNothing):
-    """vLLM 0.13: a lookup touches every resident unit of the prompt; outputs are stored; a touch ends it."""
+    """vLLM 0.13: a lookup touches every resident unit of the prompt; so does each store of the path so far."""
 
     def lookup(self, call):
         found = self.leading_beyond_gpu(call)
@@ -213,11 +219,13 @@ class VllmOffload13(AllOrNothing):
         return found
 
     def store(self, call, found):
-        self.store_call(call.prompt[found:])
-        self.store_call(call.path[max(found, len(call.prompt)) :])
+        ends = [end for _, end in self.list_calls(call, found)] + [len(call.path)]
 
-    def finish(self, call, found):
-        self.touch(reversed(call.path))
+        def refresh(stored, end):
+            if stored:
+                self.touch(reversed(call.path[:end]))
+
+        self.offer_until(call.path, found, ends, refresh)
 
 
 class Swept(Tier):

@@ -12,7 +12,7 @@ from strategies import split_paths
 from tier_runs import Calls, set_tier
 
 from capplan.admission import CapacityConditioned, FixedThreshold, TierReporter
-from capplan.admission_study import find_ranges, split_declined
+from capplan.admission_outcome import find_ranges, split_declined
 from capplan.simulation.next_uses import find_next_uses
 from capplan.simulation.rules import AdmissionRule
 

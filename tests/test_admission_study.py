@@ -11,16 +11,8 @@ from plans import agent_trace, make_prediction
 from tier_runs import Calls, set_tier
 
 from capplan import Options, read_trace
-from capplan.admission_study import (
-    EVERY,
-    Candidate,
-    Declined,
-    Outcome,
-    advise,
-    list_candidates,
-    simulate_logs,
-    study_capacities,
-)
+from capplan.admission_outcome import EVERY, Declined, Outcome
+from capplan.admission_study import Candidate, advise, list_candidates, simulate_logs, study_capacities
 from capplan.costs import Triple
 from capplan.deployment import GpuRoom
 from capplan.errors import SpecError, TraceError

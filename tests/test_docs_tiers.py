@@ -35,8 +35,11 @@ def list_specials(preset):
     if preset.admission != "none":
         found.append(f"{preset.admission}, kappa {preset.kappa}")
     if preset.settles != "none":
-        what = {"used": "what it loaded or offered", "path": "its path"}[preset.settles]
-        found.append(f"the end of a request refreshes {what}")
+        found.append(
+            {"used": "what is loaded or offered is refreshed", "path": "each store refreshes the path"}[preset.settles]
+        )
+    if preset.retries:
+        found.append("a refused store is offered again, longer")
     if preset.protects_offer:
         found.append("a store cannot evict what it offers")
     if preset.watermark < 1:
@@ -100,7 +103,7 @@ def test_page_says_what_a_preset_leaves_out(name):
 def test_every_rule_of_a_preset_is_in_the_table_or_about_its_source():
     shown = {
         "name", "unit_tokens", "lookup_from", "touch", "settles", "touch_order", "insert_order", "stores", "store_from",
-        "dedup", "overflow", "protects_offer", "policy", "policies", "watermark", "evict_fraction", "evict_period_s",
+        "dedup", "overflow", "protects_offer", "retries", "policy", "policies", "watermark", "evict_fraction", "evict_period_s",
         "min_offers", "min_load_tokens", "full_hit", "write_back", "admission", "kappa", "kind",
     }  # fmt: skip
     of_page = {"title", "version", "description", "missing", "unsure", "aliases", "source", "engine"}

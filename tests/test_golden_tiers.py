@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tier_runs import Calls, set_tier
 
-from capplan.kernels import gate, inclusive, paths, recency
+from capplan.kernels import gate, inclusive, paths, recency, tier_rules
 from capplan.simulation.presets import load_preset
 from capplan.simulation.rules import AdmissionRule, policy_number, read_rules
 
@@ -47,7 +47,7 @@ class Backend:
         self.store = recency.open_store(n_units, kind, 20 if kind == recency.LFU else 1)
         self.offers = inclusive.open_offers(n_units, 64_000 if min_offers else 0)
         self.buffers = inclusive.open_buffers(n_units, n_units)
-        self.tally = inclusive.open_tally(1)
+        self.tally = tier_rules.open_tally(1)
 
     def fill(self, text):
         units = [number(name) for name in spell(text)]
@@ -130,12 +130,12 @@ def run_offload(name, rows, n_slots, **changes):
     tier = calls.tier(set_tier(name, 2, rule=AdmissionRule(), **changes))
     stream, settings = tier.stream, tier.settings
     rules = read_rules(settings.preset, n_slots, 2, "lru", 0, settings.min_offers)
-    store, tally = recency.open_store(stream.n_units, recency.LRU, 1), inclusive.open_tally(len(stream))
+    store, tally = recency.open_store(stream.n_units, recency.LRU, 1), tier_rules.open_tally(len(stream))
     gate_rules = settings.rule.for_tier(0, 1, n_slots)
     inclusive.run_tier(
         store,
         rules,
-        inclusive.Stream(
+        tier_rules.Stream(
             stream.nodes,
             stream.prompt_node,
             stream.prompt_units,

@@ -70,7 +70,12 @@ def test_lmcache_under_every_policy_it_has(drawn, unit, n_slots, policy):
 
 @pytest.mark.parametrize(
     ("name", "oracle"),
-    [("lmcache", Lmcache), ("efficientagent-fixed", EfficientAgent), ("vllm-offload", VllmOffload)],
+    [
+        ("lmcache", Lmcache),
+        ("efficientagent-fixed", EfficientAgent),
+        ("vllm-offload", VllmOffload),
+        ("vllm-offload-0.13", VllmOffload13),
+    ],
 )
 @given(drawn=calls_with_gpu(), unit=st.integers(1, 3), n_slots=st.integers(1, 12), step=st.integers(1, 7))
 def test_prefill_steps_store_what_they_fill(name, oracle, drawn, unit, n_slots, step):

@@ -33,24 +33,22 @@ OF_RULES = {
     "kappas",
     type=opt.NumberList(),
     default=(2.0, 4.0, 8.0, 16.0, 32.0),
-    show_default="2,4,8,16,32",
-    help="New units a request may write under a rule.",
+    help="New units a request may write under a rule. Default: 2,4,8,16,32.",
 )
 @click.option(
     "--theta",
     "thetas",
     type=opt.NumberList(),
     default=(0.95,),
-    show_default="0.95",
-    help="Shares of its room from which on a tier is full (conditioned).",
+    help="Shares of its room from which on a tier is full (conditioned). Default: 0.95.",
 )
 @click.option(
     "--store-threshold",
     "thresholds",
     type=opt.NumberList(),
     default=(2.0,),
-    show_default="2",
-    help="Offers from which on a unit is stored, as a rule of its own; 0 leaves it out.",
+    help="Offers from which on a unit is stored, as a rule of its own, where the engine has such a threshold "
+    "(vllm-offload); 0 leaves it out. Default: 2.",
 )
 @click.option("--unit-tokens", type=opt.TOKENS, help="Tokens the tier stores as one. Default: the preset's.")
 @click.option(
@@ -95,6 +93,7 @@ def run(given: dict[str, Any], typed: list[str]) -> None:
     from capplan.output import written_whole
     from capplan.pipeline import compare_admission
     from capplan.report import admission as report
+    from capplan.report.tier_warnings import list_left_out
 
     console.announce_compilation()
     tier = read_tier(given, typed)
@@ -106,6 +105,8 @@ def run(given: dict[str, Any], typed: list[str]) -> None:
             trace, given["gpus"], given["model"], options, given["kappas"], given["thetas"], thresholds
         )
     console.warn(study.trace.notes)
+    if given["output_format"] == "csv":
+        console.warn(list_left_out(study))  # a table and JSON say so themselves
     text = report.render(study, given["output_format"])
     if given["log"] is not None:
         from capplan.report.decision_log import log_decisions
@@ -138,6 +139,7 @@ def read_tier(given: dict[str, Any], typed: list[str]) -> "TierSettings":
     """
     from dataclasses import replace
 
+    from capplan.admission_candidates import has_threshold
     from capplan.errors import SpecError
     from capplan.simulation.presets import load_preset
     from capplan.simulation.settings import TierSettings
@@ -145,7 +147,7 @@ def read_tier(given: dict[str, Any], typed: list[str]) -> "TierSettings":
     preset = load_preset(given["tier"])
     if typed and preset.kind == "radix":
         raise SpecError(f"tier {preset.name} has write policies instead of rules; accepted: no {', '.join(typed)}")
-    if "--store-threshold" in typed and any(given["thresholds"]) and preset.kind != "inclusive":
+    if "--store-threshold" in typed and any(given["thresholds"]) and not has_threshold(preset):
         raise SpecError(f"tier {preset.name} counts no offers; accepted: --store-threshold 0")
     settings = TierSettings.of(preset)
     rule = replace(settings.rule, window_s=given["window_s"], report_period_s=given["report_period_s"])

@@ -30,20 +30,17 @@ TIER = (
     click.option(
         "--theta",
         type=opt.Number(0, 1),
-        show_default="0.95",
-        help="Share of its room from which on a tier is full (conditioned).",
+        help="Share of its room from which on a tier is full (conditioned). Default: 0.95.",
     ),
     click.option(
         "--window-s",
         type=opt.POSITIVE,
-        show_default="60",
-        help="Seconds that tasks and evictions count (conditioned).",
+        help="Seconds that tasks and evictions count (conditioned). Default: 60.",
     ),
     click.option(
         "--report-period-s",
         type=opt.Number(min=0),
-        show_default="1",
-        help="How often the tier reports; 0 at every moment (conditioned).",
+        help="How often the tier reports; 0 at every moment (conditioned). Default: 1.",
     ),
     click.option(
         "--step-tokens",
@@ -138,14 +135,18 @@ def refuse_idle(preset: "TierPreset", given: dict[str, Any]) -> None:
     Raises
     ------
     SpecError
-        Prefill steps of a tier that stores in other moments, or a limit on writes beside Belady's policy.
+        Prefill steps of a tier that stores in other moments, a threshold of one that counts no offers, or a
+        limit on writes beside Belady's policy.
     """
+    from capplan.admission_candidates import has_threshold
     from capplan.errors import SpecError
 
     if preset.kind == "gpu" and given["host_gib"]:
         raise SpecError(f"tier {preset.name} has no host memory; accepted: no --host-gib")
     if given["step_tokens"] and preset.kind != "inclusive":
         raise SpecError(f"tier {preset.name} does not store by prefill steps; accepted: --step-tokens 0")
+    if given["min_offers"] and not has_threshold(preset):
+        raise SpecError(f"tier {preset.name} stores from the first offer on; a store threshold is of vllm-offload")
     if given["policy"] != "belady":
         return
     limits = [OF_TIER["rule"]] if given["rule"] not in (None, "none") else []

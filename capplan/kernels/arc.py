@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capplan.kernels import gate as gates
-from capplan.kernels import inclusive, recency
+from capplan.kernels import inclusive, recency, tier_rules
 from capplan.kernels._jit import kernel
 from capplan.kernels.paths import list_units
 
@@ -130,18 +130,21 @@ def make_room(lists: Lists, needed: int, n_slots: int, mark: Int32s, stamp: int)
 @kernel
 def offer(
     lists: Lists,
-    rules: inclusive.Rules,
+    rules: tier_rules.Rules,
     offers: inclusive.Offers,
     buffers: inclusive.Buffers,
     begin: int,
     end: int,
-    tally: inclusive.Tally,
+    tally: tier_rules.Tally,
     c: int,
-) -> None:
+) -> int:
     """One store call: the absent units of an offer, if there is room for all that may not be evicted for it.
 
-    Ghosts among them teach whether it is refused or not. Unit marks are 2 `call`, or one more where wanted.
+    Returns where the next one begins. Ghosts among them teach whether it is refused or not. Unit marks are
+    2 `call`, or one more where wanted.
     """
+    if rules.retries:
+        tally.refused[c] = 0  # this call offers again what the last one could not store
     units, mark = buffers.units, buffers.mark
     buffers.calls[0] += 1
     call = buffers.calls[0]
@@ -160,7 +163,7 @@ def offer(
     needed = wanted - (rules.n_slots - resident)
     if needed > resident - present:
         tally.refused[c] += wanted
-        return
+        return begin if rules.retries else end
     if needed > 0:
         make_room(lists, needed, rules.n_slots, mark, 2 * call)
         tally.evicted[c] += needed
@@ -168,12 +171,13 @@ def offer(
         if mark[units[k]] == 2 * call + 1:
             insert(lists, units[k])
             tally.written[c] += 1
+    return end
 
 
 @kernel
 def settle(
     lists: Lists,
-    rules: inclusive.Rules,
+    rules: tier_rules.Rules,
     buffers: inclusive.Buffers,
     gpu_tokens: int,
     covered: int,
@@ -196,43 +200,43 @@ def settle(
 @kernel
 def store_request(
     lists: Lists,
-    rules: inclusive.Rules,
-    stream: inclusive.Stream,
+    rules: tier_rules.Rules,
+    stream: tier_rules.Stream,
     offers: inclusive.Offers,
     buffers: inclusive.Buffers,
-    tally: inclusive.Tally,
+    tally: tier_rules.Tally,
     c: int,
 ) -> None:
     """All store calls of a request, as `inclusive.store_request`, and its end."""
     first_call = buffers.calls[0] + 1
     covered = tally.covered[c]
-    begin = inclusive.find_store_begin(rules, stream.gpu_tokens[c], covered)
+    begin = tier_rules.find_store_begin(rules, stream.gpu_tokens[c], covered)
     n_prompt = stream.prompt_units[c]
     first = begin
+    filled = begin
     known = max(stream.gpu_tokens[c], covered * rules.unit_tokens)
-    while first < n_prompt:
-        last = inclusive.find_step_end(rules, stream.n_tokens[c], known, first)
-        offer(lists, rules, offers, buffers, first, last, tally, c)
-        first = last
+    while filled < n_prompt:
+        filled = tier_rules.find_step_end(rules, stream.n_tokens[c], known, filled)
+        first = offer(lists, rules, offers, buffers, first, filled, tally, c)
     n_path = n_prompt
     if rules.stores_outputs and stream.path_units[c] > n_prompt:
         n_path = stream.path_units[c]
         list_units(stream.nodes, stream.path_node[c], n_path, buffers.units)
-        offer(lists, rules, offers, buffers, max(first, n_prompt), n_path, tally, c)
+        offer(lists, rules, offers, buffers, first, n_path, tally, c)
     settle(lists, rules, buffers, stream.gpu_tokens[c], covered, begin, n_path, first_call)
 
 
 @kernel
 def run_tier(
     lists: Lists,
-    rules: inclusive.Rules,
-    stream: inclusive.Stream,
+    rules: tier_rules.Rules,
+    stream: tier_rules.Stream,
     offers: inclusive.Offers,
     buffers: inclusive.Buffers,
     gate_rules: gates.GateRules,
     gate: gates.Gate,
     decisions: gates.Decisions,
-    tally: inclusive.Tally,
+    tally: tier_rules.Tally,
 ) -> None:
     """Run a stream through an empty tier that settles what was used; fills `tally` and `decisions`."""
     for c in range(stream.n_tokens.size):

@@ -8,11 +8,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from capplan.kernels import extent_paths as walk
 from capplan.kernels import extents as ext
 from capplan.kernels import gate as gates
 from capplan.kernels._jit import kernel
 from capplan.kernels.extents import Extents
-from capplan.kernels.inclusive import (
+from capplan.kernels.recency import EVICTED, INSERTED, RESIDENT
+from capplan.kernels.tier_rules import (
     FROM_GPU,
     ROOM_BY_TURNS,
     ROOM_OR_REFUSE,
@@ -24,7 +26,6 @@ from capplan.kernels.inclusive import (
     find_step_end,
     find_store_begin,
 )
-from capplan.kernels.recency import EVICTED, RESIDENT
 
 Float64s = NDArray[np.float64]
 Int32s = NDArray[np.int32]
@@ -34,12 +35,16 @@ SPARE = 32  # free items a request needs beyond those of its path: touches that 
 
 
 class Call(NamedTuple):
-    """One request; `path_units` are those of the output too where its tier stores them."""
+    """One request; `path_units` are those of the output too where its tier stores them.
+
+    `refused` is what the totals counted before it.
+    """
 
     n_tokens: int
     gpu_tokens: int
     prompt_units: int
     path_units: int
+    refused: int
 
 
 @kernel
@@ -47,7 +52,7 @@ def look_up(extents: Extents, rules: Rules, call: Call) -> int:
     """End of the leading run of resident units, in units from the head; 0 where nothing is found."""
     is_from_gpu = rules.lookup_from == FROM_GPU
     begin = min(call.gpu_tokens // rules.unit_tokens, call.prompt_units) if is_from_gpu else 0
-    end = ext.find_leading_end(extents, begin, call.prompt_units)
+    end = walk.find_leading_end(extents, begin, call.prompt_units)
     if is_from_gpu and end * rules.unit_tokens - call.gpu_tokens < rules.unit_tokens:
         return 0
     return end
@@ -61,7 +66,7 @@ def store_by_turns(extents: Extents, rules: Rules, begin: int, end: int) -> None
     evicted = min(resident, max(0, resident + wanted - rules.n_slots))
     found = min(wanted, rules.n_slots - (resident - evicted))
     ext.evict_units(extents, evicted)
-    written = ext.insert_range(extents, begin, begin + found, rules.inserts_tail_first)
+    written = walk.insert_range(extents, begin, begin + found, rules.inserts_tail_first)
     extents.totals[ext.DUPLICATES] += found - written
     extents.totals[ext.REFUSED] += wanted - found
 
@@ -69,7 +74,7 @@ def store_by_turns(extents: Extents, rules: Rules, begin: int, end: int) -> None
 @kernel
 def store_absent(extents: Extents, rules: Rules, begin: int, end: int) -> None:
     """`store_by_turns` of every stretch of units absent before the first of them is stored."""
-    ext.list_absent(extents, begin, end)
+    walk.list_absent(extents, begin, end)
     for k in range(extents.totals[ext.N_STRETCHES]):
         store_by_turns(extents, rules, extents.path[k, ext.STRETCH_BEGIN], extents.path[k, ext.STRETCH_END])
 
@@ -82,10 +87,10 @@ def store_together(extents: Extents, rules: Rules, begin: int, end: int) -> None
     anyway, and nothing else can tell.
     """
     totals = extents.totals
-    wanted = ext.list_absent(extents, begin, end)
+    wanted = walk.list_absent(extents, begin, end)
     needed = wanted - (rules.n_slots - totals[RESIDENT])
     if needed <= 0:
-        ext.insert_range(extents, begin, end, rules.inserts_tail_first)
+        walk.insert_range(extents, begin, end, rules.inserts_tail_first)
         return
     evictable = totals[RESIDENT] if rules.watermark == 1 else 0
     if rules.protects_offer and evictable > 0:
@@ -97,7 +102,7 @@ def store_together(extents: Extents, rules: Rules, begin: int, end: int) -> None
     totals[ext.REFUSED] += refused
     cut_listed(extents, wanted - refused)
     if rules.protects_offer:
-        ext.touch_range(extents, begin, end)
+        walk.touch_range(extents, begin, end)
     ext.evict_units(extents, needed - refused)
     put_listed(extents, rules)
 
@@ -123,30 +128,37 @@ def put_listed(extents: Extents, rules: Rules) -> None:
     n = extents.totals[ext.N_STRETCHES]
     for step in range(n):
         k = n - 1 - step if rules.inserts_tail_first else step
-        ext.insert_range(extents, path[k, ext.STRETCH_BEGIN], path[k, ext.STRETCH_END], rules.inserts_tail_first)
+        walk.insert_range(extents, path[k, ext.STRETCH_BEGIN], path[k, ext.STRETCH_END], rules.inserts_tail_first)
 
 
 @kernel
-def offer(extents: Extents, rules: Rules, begin: int, end: int) -> None:
-    """One store call of a request, for the units ``begin .. end - 1`` of its path."""
+def offer(extents: Extents, rules: Rules, call: Call, begin: int, end: int) -> int:
+    """One store call of a request, for the units ``begin .. end - 1`` of its path; where the next one begins."""
     if end <= begin or rules.n_slots == 0:
-        extents.totals[ext.REFUSED] += max(0, end - begin)
-    elif rules.room != ROOM_BY_TURNS:
+        return end
+    totals = extents.totals
+    if rules.room != ROOM_BY_TURNS:
+        if rules.retries:
+            totals[ext.REFUSED] = call.refused  # this call offers again what the last one could not store
+        before = totals[INSERTED]
         store_together(extents, rules, begin, end)
+        if rules.settles == TOUCH_PATH and totals[INSERTED] > before:
+            walk.touch_range(extents, 0, end)
+        if rules.retries and totals[ext.REFUSED] > call.refused:
+            return begin
     elif rules.drops_duplicates:
         store_absent(extents, rules, begin, end)
     else:
         store_by_turns(extents, rules, begin, end)
+    return end
 
 
 @kernel
 def settle(extents: Extents, rules: Rules, call: Call, covered: int, begin: int, end: int) -> None:
-    """What the end of a request moves: its whole path, or what it loaded and offered."""
-    if rules.settles == TOUCH_PATH:
-        ext.touch_range(extents, 0, end)
-    elif rules.settles == TOUCH_USED:
+    """What the end of a request moves: what it loaded and offered."""
+    if rules.settles == TOUCH_USED:
         first = min(call.gpu_tokens // rules.unit_tokens, covered) if covered > 0 else begin
-        ext.touch_range(extents, min(first, begin), end)
+        walk.touch_range(extents, min(first, begin), end)
 
 
 @kernel
@@ -183,25 +195,24 @@ def find(extents: Extents, rules: Rules, call: Call) -> int:
     """The lookup of a request and what it moves; leading units found."""
     covered = look_up(extents, rules, call)
     if rules.touch == TOUCH_HITS:
-        ext.touch_range(extents, 0, covered)
+        walk.touch_range(extents, 0, covered)
     elif rules.touch == TOUCH_PATH:
-        ext.touch_range(extents, 0, call.prompt_units)
+        walk.touch_range(extents, 0, call.prompt_units)
     note_uses(extents, rules, call, covered, covered, covered)
     return covered
 
 
 @kernel
 def store_prompt(extents: Extents, rules: Rules, call: Call, covered: int, begin: int) -> int:
-    """Offer prompt units from `begin` on as prefill steps fill them; where the offers end."""
-    n_prompt = call.prompt_units
+    """Offer prompt units from `begin` on as prefill steps fill them; where the next offer begins."""
     known = max(call.gpu_tokens, covered * rules.unit_tokens)
     first = begin
-    while first < n_prompt:
-        last = find_step_end(rules, call.n_tokens, known, first)
-        offer(extents, rules, first, last)
-        first = last
-        if last < n_prompt:
-            note_uses(extents, rules, call, covered, begin, last)
+    filled = begin
+    while filled < call.prompt_units:
+        filled = find_step_end(rules, call.n_tokens, known, filled)
+        first = offer(extents, rules, call, first, filled)
+        if filled < call.prompt_units:
+            note_uses(extents, rules, call, covered, begin, filled)
     return first
 
 
@@ -211,8 +222,8 @@ def store_request(extents: Extents, rules: Rules, call: Call, covered: int) -> N
     begin = find_store_begin(rules, call.gpu_tokens, covered)
     first = store_prompt(extents, rules, call, covered, begin)
     if call.path_units > call.prompt_units:
-        note_uses(extents, rules, call, covered, begin, first)
-        offer(extents, rules, max(first, call.prompt_units), call.path_units)
+        note_uses(extents, rules, call, covered, begin, call.prompt_units)
+        offer(extents, rules, call, first, call.path_units)
     settle(extents, rules, call, covered, begin, call.path_units)
 
 
@@ -259,9 +270,9 @@ def run_tier(
         node, n_path = stream.prompt_node[c], n_units
         if rules.stores_outputs and stream.path_units[c] > n_units:
             node, n_path = stream.path_node[c], stream.path_units[c]
-        if totals[ext.FREE] < count_needed(rules, n_tokens, ext.list_nodes(extents, node, n_path)):
+        if totals[ext.FREE] < count_needed(rules, n_tokens, walk.list_nodes(extents, node, n_path)):
             return False
-        call = Call(n_tokens, stream.gpu_tokens[c], n_units, n_path)
+        call = Call(n_tokens, stream.gpu_tokens[c], n_units, n_path, extents.totals[ext.REFUSED])
         covered = find(extents, rules, call)
         tally[COVERED, c] = covered
         new_units = n_tokens // rules.unit_tokens - covered

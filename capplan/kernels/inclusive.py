@@ -13,77 +13,26 @@ from numpy.typing import NDArray
 from capplan.kernels import gate as gates
 from capplan.kernels import recency
 from capplan.kernels._jit import kernel
-from capplan.kernels.paths import Nodes, list_units
+from capplan.kernels.paths import list_units
+from capplan.kernels.tier_rules import (
+    FROM_GPU,
+    ROOM_BY_TURNS,
+    ROOM_OR_REFUSE,
+    TOUCH_HITS,
+    TOUCH_PATH,
+    TOUCH_USED,
+    Rules,
+    Stream,
+    Tally,
+    find_step_end,
+    find_store_begin,
+)
 
 Float64s = NDArray[np.float64]
 Int32s = NDArray[np.int32]
 Int64s = NDArray[np.int64]
 
-FROM_ZERO, FROM_GPU, FROM_HOST = 0, 1, 2  # where a lookup starts; where a store starts
-TOUCH_NONE, TOUCH_HITS, TOUCH_PATH, TOUCH_USED = 0, 1, 2, 3
-ROOM_BY_TURNS, ROOM_OR_REFUSE, ROOM_OR_SKIP = 0, 1, 2
 PRESENT, WANTED = 0, 1
-
-
-class Rules(NamedTuple):
-    """An engine's rules, as numbers; `capplan.simulation.presets` names them.
-
-    `touch` and `settles` say what a lookup moves, and what the end of a request moves: nothing, the
-    hits, every resident unit of the path, or those loaded and offered. `sweep_share` of the tier goes
-    where it is `watermark` full, every `sweep_period_s` (0: after any store); such a tier evicts nothing
-    else, so a store finds the room there is.
-    """
-
-    n_slots: int
-    unit_tokens: int
-    lookup_from: int
-    touch: int
-    settles: int
-    touches_tail_first: bool
-    inserts_tail_first: bool
-    stores_outputs: bool
-    store_from: int
-    drops_duplicates: bool
-    room: int
-    protects_offer: bool
-    step_tokens: int
-    min_offers: int
-    watermark: float
-    sweep_share: float
-    sweep_period_s: float
-
-
-class Stream(NamedTuple):
-    """Requests in stream order: end nodes, lengths, what the GPU tier served, times and tasks."""
-
-    nodes: Nodes
-    prompt_node: Int64s
-    prompt_units: Int64s
-    path_node: Int64s
-    path_units: Int64s
-    n_tokens: Int64s
-    gpu_tokens: Int64s
-    time_s: Float64s
-    task: Int64s
-
-
-class Tally(NamedTuple):
-    """What happened to each request, in units, (n,) each.
-
-    `covered` counts leading units found from where the lookup starts, from the head; `duplicates`
-    were copied though resident; `refused` were offered and found no room.
-    """
-
-    covered: Int32s
-    written: Int32s
-    evicted: Int32s
-    duplicates: Int32s
-    refused: Int32s
-
-
-def open_tally(n_requests: int) -> Tally:
-    """Room for the tally of a stream."""
-    return Tally(*(np.zeros(n_requests, np.int32) for _ in range(5)))
 
 
 class Offers(NamedTuple):
@@ -277,49 +226,32 @@ def put_marked(
 @kernel
 def offer(
     store: recency.Store, rules: Rules, offers: Offers, buffers: Buffers, begin: int, end: int, tally: Tally, c: int
-) -> None:
-    """One store call of a request, for the units ``begin .. end - 1`` of its path."""
+) -> int:
+    """One store call of a request, for the units ``begin .. end - 1`` of its path; where the next one begins."""
     if end <= begin or rules.n_slots == 0:
-        tally.refused[c] += max(0, end - begin)
-    elif rules.room != ROOM_BY_TURNS:
+        return end
+    if rules.room != ROOM_BY_TURNS:
+        if rules.retries:
+            tally.refused[c] = 0  # this call offers again what the last one could not store
+        before = tally.written[c]
         store_together(store, rules, offers, buffers, begin, end, tally, c)
+        if rules.settles == TOUCH_PATH and tally.written[c] > before:
+            recency.touch_path(store, buffers.units, 0, end, rules.touches_tail_first)
+        if rules.retries and tally.refused[c] > 0:
+            return begin
     elif rules.drops_duplicates:
         store_absent(store, rules, offers, buffers, begin, end, tally, c)
     else:
         store_by_turns(store, rules, buffers.units, begin, end, tally, c)
-
-
-@kernel
-def find_store_begin(rules: Rules, gpu_tokens: int, covered: int) -> int:
-    """First unit a request offers."""
-    if rules.store_from == FROM_GPU:
-        return gpu_tokens // rules.unit_tokens
-    if rules.store_from == FROM_HOST or (rules.lookup_from == FROM_GPU and covered > 0):
-        return covered
-    return 0
-
-
-@kernel
-def find_step_end(rules: Rules, n_tokens: int, known_tokens: int, first: int) -> int:
-    """End of the store call that begins with unit `first`: what is full after the prefill step that fills it.
-
-    Steps begin where the prompt is known up to, in either tier.
-    """
-    if rules.step_tokens == 0:
-        return n_tokens // rules.unit_tokens
-    missing = (first + 1) * rules.unit_tokens - known_tokens
-    n_steps = max(1, (missing + rules.step_tokens - 1) // rules.step_tokens)
-    return min(known_tokens + n_steps * rules.step_tokens, n_tokens) // rules.unit_tokens
+    return end
 
 
 @kernel
 def settle(
     store: recency.Store, rules: Rules, units: Int64s, gpu_tokens: int, covered: int, begin: int, end: int
 ) -> None:
-    """What the end of a request moves: its whole path, or what it loaded and offered."""
-    if rules.settles == TOUCH_PATH:
-        recency.touch_path(store, units, 0, end, rules.touches_tail_first)
-    elif rules.settles == TOUCH_USED:
+    """What the end of a request moves: what it loaded and offered."""
+    if rules.settles == TOUCH_USED:
         first = min(gpu_tokens // rules.unit_tokens, covered) if covered > 0 else begin
         recency.touch_path(store, units, min(first, begin), end, rules.touches_tail_first)
 
@@ -368,19 +300,20 @@ def store_request(
     covered = tally.covered[c]
     begin = find_store_begin(rules, stream.gpu_tokens[c], covered)
     n_prompt = stream.prompt_units[c]
+    known = max(stream.gpu_tokens[c], covered * rules.unit_tokens)
     first = begin
-    while first < n_prompt:
-        last = find_step_end(rules, stream.n_tokens[c], max(stream.gpu_tokens[c], covered * rules.unit_tokens), first)
-        offer(store, rules, offers, buffers, first, last, tally, c)
-        first = last
-        if last < n_prompt:
-            note_uses(store, rules, buffers.units, stream.gpu_tokens[c], covered, begin, last)
+    filled = begin
+    while filled < n_prompt:
+        filled = find_step_end(rules, stream.n_tokens[c], known, filled)
+        first = offer(store, rules, offers, buffers, first, filled, tally, c)
+        if filled < n_prompt:
+            note_uses(store, rules, buffers.units, stream.gpu_tokens[c], covered, begin, filled)
     n_path = n_prompt
     if rules.stores_outputs and stream.path_units[c] > n_prompt:
-        note_uses(store, rules, buffers.units, stream.gpu_tokens[c], covered, begin, first)
+        note_uses(store, rules, buffers.units, stream.gpu_tokens[c], covered, begin, filled)
         n_path = stream.path_units[c]
         list_units(stream.nodes, stream.path_node[c], n_path, buffers.units)
-        offer(store, rules, offers, buffers, max(first, n_prompt), n_path, tally, c)
+        offer(store, rules, offers, buffers, first, n_path, tally, c)
     settle(store, rules, buffers.units, stream.gpu_tokens[c], covered, begin, n_path)
 
 

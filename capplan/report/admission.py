@@ -6,7 +6,8 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from capplan.admission_study import AdmissionAnswer, CapacityStudy, Outcome
+from capplan.admission_outcome import Outcome
+from capplan.admission_study import AdmissionAnswer, CapacityStudy
 from capplan.plan import AdmissionStudy
 from capplan.prediction import BEST, TYPICAL, WORST
 from capplan.report import as_json

@@ -11,8 +11,11 @@ from capplan.prediction import CapacityRow
 from capplan.report import as_json
 from capplan.report.layout import Table, fold, make_table, print_tables, squeeze
 from capplan.report.sentences import list_cost_notes
+from capplan.report.tier_warnings import list_tier_warnings
 from capplan.simulated import SimulatedCapacity, SimulatedTier
 from capplan.simulation.settings import TierSettings
+from capplan.simulation.wording import describe_rules, is_best_policy, list_gaps
+from capplan.simulation.wording import describe_settings as describe_in_words
 from capplan.units import format_capacity, format_number, format_seconds, format_share, format_tokens
 
 
@@ -52,8 +55,7 @@ def summarise(plan: Plan, answer: Answer) -> list[str]:
     head = f"{settings.preset.name} on {deployment.gpu.title}, {deployment.model.title}, TP{deployment.tp}"
     lines = [
         head,
-        f"  tier         {settings.preset.title} ({settings.preset.version}), {tier.unit_tokens:,}-token units, "
-        f"{settings.policy}, admission {settings.rule.label}",
+        f"  tier         {describe_in_words(settings, tier.unit_tokens)}",
         f"  of           {format_tokens(base.prompt_tokens)} prompt tokens in {base.requests:,} requests, "
         f"{_describe_order(plan)}; without a host tier {format_tokens(base.computed_tokens)} are computed and "
         f"GPU memory serves {format_share(base.gpu_tokens / max(1, base.prompt_tokens))}",
@@ -68,31 +70,16 @@ def summarise(plan: Plan, answer: Answer) -> list[str]:
     else:
         lines.append("  curve        the one-pass curve holds at every capacity shown")
     lines += describe_shortage(tier)
-    return lines + [f"  warning: {warning}" for warning in list_warnings(answer)]
-
-
-def list_warnings(answer: Answer) -> list[str]:
-    """Capacities too small to behave as larger ones do."""
-    tier, prediction = simulated(answer), answer.prediction
-    if tier.settings.preset.kind == "gpu":
-        return []
-    sizes = [(found.host_gib_per_rank, found.slots * tier.unit_tokens) for found in tier.capacities if found.slots]
-    longest, gpu_tokens = prediction.workload.longest_prompt_tokens, prediction.deployment.gpu_kv_tokens
-    warnings = []
-    if short := [gib for gib, n_tokens in sizes if n_tokens < longest]:
-        lot = tier.settings.preset.lot_of_long_prompts
-        warnings.append(f"{_list_gib(short)}: smaller than the longest prompt ({longest:,} tokens), {lot}")
-    if little := [gib for gib, n_tokens in sizes if n_tokens <= gpu_tokens]:
-        warnings.append(f"{_list_gib(little)}: no larger than the GPU tier ({gpu_tokens:,} tokens)")
-    return warnings
-
-
-def _list_gib(gibs: Sequence[float]) -> str:
-    return f"{', '.join(format_capacity(gib) for gib in gibs)} GiB"
+    return lines + [f"  warning: {warning}" for warning in list_tier_warnings(plan, answer)]
 
 
 def describe_shortage(tier: SimulatedTier) -> list[str]:
-    """Capacity or policy: what the policy that covers most would save in the same room, and the largest room."""
+    """Capacity or policy: what the policy that covers most would save in the same room, and the largest room.
+
+    Nothing where it is that policy.
+    """
+    if is_best_policy(tier.settings):
+        return []
     judged = [found for found in tier.capacities if found.best_computed_tokens is not None]
     if not judged:
         return []
@@ -184,7 +171,7 @@ def describe_tier(plan: Plan, answer: Answer) -> dict[str, Any]:
             {**as_json.describe_row(prediction, row), **describe_capacity(found)}
             for found, row in zip(tier.capacities, answer.rows, strict=True)
         ],
-        "warnings": list_warnings(answer),
+        "warnings": list_tier_warnings(plan, answer),
         "assumptions": [*plan.assumptions, *prediction.deployment.notes, *list_cost_notes(prediction)],
     }
 
@@ -192,6 +179,7 @@ def describe_tier(plan: Plan, answer: Answer) -> dict[str, Any]:
 def describe_settings(settings: TierSettings, unit_tokens: int) -> dict[str, Any]:
     """A tier's rules: the preset and what was set of it."""
     preset = settings.preset
+    missing, unsure = list_gaps(settings)
     return {
         "name": preset.name,
         "title": preset.title,
@@ -202,9 +190,9 @@ def describe_settings(settings: TierSettings, unit_tokens: int) -> dict[str, Any
         "step_tokens": settings.step_tokens,
         "store_threshold": settings.min_offers,
         "admission": asdict(settings.rule),
-        "description": preset.description,
-        "missing": preset.missing,
-        "unsure": preset.unsure,
+        "description": describe_rules(settings),
+        "missing": missing,
+        "unsure": unsure,
         "source": preset.source,
     }
 

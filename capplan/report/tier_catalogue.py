@@ -16,16 +16,23 @@ def render_tiers(width: int = 80) -> str:
             preset.name,
             f"{preset.unit_tokens:,}",
             "prompts" if preset.stores == "prompts" else "all",
-            NO_ROOM[preset.overflow],
+            name_overflow(preset),
             preset.admission,
             " ".join(policy for policy in preset.policies if policy != preset.policy),
         )
     note = (
         "stores: prompts, or all that has KV, outputs too. no room: the head of a store is kept, the whole store is "
-        "refused, or what does not fit is skipped. capplan tiers NAME says what a simulation holds to and what it "
+        "refused, or what does not fit is skipped, or dropped for good. capplan tiers NAME says what a simulation holds to and what it "
         "leaves out; of tiers that store prompts --policy belady is the yardstick."
     )
     return "\n\n".join([*print_tables([table]), fold(note, width)]) + "\n"
+
+
+def name_overflow(preset: TierPreset) -> str:
+    """What happens to a store that does not fit; "-" where no store is offered as one."""
+    if preset.kind == "radix":
+        return "drop" if preset.write_back else "skip"
+    return NO_ROOM[preset.overflow] if preset.kind == "inclusive" else "-"
 
 
 def render_tier(name: str, width: int = 80) -> str:
@@ -41,12 +48,13 @@ def render_tier(name: str, width: int = 80) -> str:
 
 def list_rules(preset: TierPreset) -> list[tuple[str, str]]:
     """Its rules in words, label and text."""
+    moved = "every chunk of the prompt" if preset.kind == "prefix" else preset.touch
     rules = [
         ("unit        ", f"{preset.unit_tokens:,} tokens"),
-        ("lookup      ", f"from {preset.lookup_from}; moves {preset.touch}; {preset.touch_order} is older"),
+        ("lookup      ", f"from {preset.lookup_from}; moves {moved}; {preset.touch_order} is older"),
         ("store       ", f"{preset.stores}, from {preset.store_from}; {preset.insert_order} is older"),
         ("resident    ", "left out of a store" if preset.dedup else "stored again, dropped afterwards"),
-        ("no room     ", preset.overflow),
+        ("no room     ", name_overflow(preset)),
         ("end         ", f"moves {preset.settles}"),
         ("policies    ", ", ".join(preset.policies)),
         (

@@ -42,8 +42,9 @@ class TierPreset(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     lookup_from
         Where a lookup starts: token `zero`, or where the GPU's hit ends.
     touch, settles
-        What a lookup, and the end of a request, move to most recent: nothing, the `hits`, every resident
-        unit of the `path`, or those loaded or offered (`used`).
+        What a lookup moves to most recent: nothing, the `hits`, or every resident unit of the prompt (`path`);
+        and what is moved later: nothing, units when they are loaded or offered (`used`), or the whole path so
+        far whenever any of it is stored (`path`).
     touch_order, insert_order
         Which end becomes older.
     stores
@@ -55,6 +56,8 @@ class TierPreset(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     overflow
         What happens to a store that does not fit: its head is kept (`keep-prefix`), it is refused whole, or
         what does not fit is skipped.
+    retries
+        Whether a refused store is offered again, longer, with the next step.
     protects_offer
         Whether resident units of a store cannot be evicted for it.
     policy, policies
@@ -93,6 +96,7 @@ class TierPreset(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     store_from: Literal["zero", "gpu-hit", "host-hit"] = "zero"
     dedup: bool = True
     overflow: Literal["keep-prefix", "refuse", "skip"] = "refuse"
+    retries: bool = False
     protects_offer: bool = False
     policy: Policy = "lru"
     policies: tuple[Policy, ...] = ("lru",)

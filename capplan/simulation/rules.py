@@ -3,18 +3,18 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from capplan.kernels import gate, inclusive, recency
+from capplan.kernels import gate, recency, tier_rules
 from capplan.simulation.presets import Policy, TierPreset
 
 RuleName = Literal["none", "fixed", "conditioned"]
 
 _KINDS = {"none": gate.NONE, "fixed": gate.FIXED, "conditioned": gate.CONDITIONED}
 _POLICIES = {"lru": recency.LRU, "fifo": recency.FIFO, "mru": recency.MRU, "lfu": recency.LFU}
-_TOUCHES = {"none": inclusive.TOUCH_NONE, "hits": inclusive.TOUCH_HITS, "path": inclusive.TOUCH_PATH,
-            "used": inclusive.TOUCH_USED}  # fmt: skip
-_STARTS = {"zero": inclusive.FROM_ZERO, "gpu-end": inclusive.FROM_GPU, "gpu-hit": inclusive.FROM_GPU,
-           "host-hit": inclusive.FROM_HOST}  # fmt: skip
-_ROOMS = {"keep-prefix": inclusive.ROOM_BY_TURNS, "refuse": inclusive.ROOM_OR_REFUSE, "skip": inclusive.ROOM_OR_SKIP}
+_TOUCHES = {"none": tier_rules.TOUCH_NONE, "hits": tier_rules.TOUCH_HITS, "path": tier_rules.TOUCH_PATH,
+            "used": tier_rules.TOUCH_USED}  # fmt: skip
+_STARTS = {"zero": tier_rules.FROM_ZERO, "gpu-end": tier_rules.FROM_GPU, "gpu-hit": tier_rules.FROM_GPU,
+           "host-hit": tier_rules.FROM_HOST}  # fmt: skip
+_ROOMS = {"keep-prefix": tier_rules.ROOM_BY_TURNS, "refuse": tier_rules.ROOM_OR_REFUSE, "skip": tier_rules.ROOM_OR_SKIP}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,9 @@ class AdmissionRule:
 
 def read_rules(
     preset: TierPreset, n_slots: int, unit_tokens: int, policy: Policy, step_tokens: int, min_offers: int
-) -> inclusive.Rules:
+) -> tier_rules.Rules:
     """A preset of kind "inclusive" as numbers, for one capacity."""
-    return inclusive.Rules(
+    return tier_rules.Rules(
         n_slots=n_slots,
         unit_tokens=unit_tokens,
         lookup_from=_STARTS[preset.lookup_from],
@@ -82,6 +82,7 @@ def read_rules(
         store_from=_STARTS[preset.store_from],
         drops_duplicates=preset.dedup,
         room=_ROOMS[preset.overflow],
+        retries=preset.retries,
         protects_offer=preset.protects_offer,
         step_tokens=step_tokens,
         min_offers=min_offers,

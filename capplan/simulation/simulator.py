@@ -34,13 +34,13 @@ def simulate_tier(tier: TierInput, capacity_bytes: int) -> TierRun:
 def simulate_prefixes(tier: TierInput, n_slots: int, capacity_bytes: int) -> TierRun:
     """An LRU tier of whole prefixes, run by run."""
     stream = tier.stream
-    gate_rules, gates, decisions = open_gate(tier, n_slots, capacity_bytes)
+    gate_rules, gates, decisions = open_gate(tier, capacity_bytes)
     covered, written, evicted, none = np.zeros((4, len(stream)), np.int32)
     prefix_tier.run_tier(
         stream.prompt_units, stream.previous, stream.shared, n_slots, stream.n_tokens, stream.time_s, stream.task,
         gate_rules, gates, decisions, covered, written, evicted,
     )  # fmt: skip
-    return collect_run(tier, n_slots, covered, written, evicted, none, none, decisions)
+    return collect_run(tier, n_slots, covered, written, evicted, none, none, decisions, gate_rules.n_slots)
 
 
 def simulate_clairvoyant(tier: TierInput, n_slots: int) -> TierRun:

@@ -55,10 +55,13 @@ def prepare_tier(
     return TierInput(cut_stream(trace, tree, order, unit), gpu, settings, kv_bytes_per_token)
 
 
-def open_gate(tier: TierInput, n_slots: int, capacity_bytes: int) -> tuple[gate.GateRules, gate.Gate, gate.Decisions]:
-    """A rule of write admission for one capacity, its empty windows, and room for its decisions."""
-    stream = tier.stream
-    rules = tier.settings.rule.for_tier(capacity_bytes, tier.kv_bytes_per_token, n_slots)
+def open_gate(tier: TierInput, capacity_bytes: int) -> tuple[gate.GateRules, gate.Gate, gate.Decisions]:
+    """A rule of write admission for one capacity, its empty windows, and room for its decisions.
+
+    The slots a rule reckons with are not rounded as the tier's own are.
+    """
+    stream, beta = tier.stream, tier.kv_bytes_per_token
+    rules = tier.settings.rule.for_tier(capacity_bytes, beta, capacity_bytes // (stream.unit_tokens * beta))
     n_tasks = int(stream.task.max(initial=-1)) + 1
     gates = gate.open_gate(rules, len(stream), n_tasks, first_time(stream))
     return rules, gates, gate.open_decisions(len(stream))
@@ -78,6 +81,7 @@ def collect_run(
     duplicates: Int32s,
     refused: Int32s,
     decisions: gate.Decisions | None,
+    rule_slots: int = 0,
 ) -> TierRun:
     """What kernels counted in units, as a run."""
     stream = tier.stream
@@ -97,6 +101,7 @@ def collect_run(
         refused=refused,
         declined=declined,
         decisions=decisions,
+        rule_slots=rule_slots,
         min_load_tokens=tier.settings.preset.min_load_tokens,
         full_hit_tokens=stream.unit_tokens if tier.settings.preset.full_hit == "unit" else 1,
     )

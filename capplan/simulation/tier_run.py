@@ -30,6 +30,8 @@ class TierRun:
         Units that write admission kept out.
     decisions : Decisions or None
         What each decision of a rule rested on.
+    rule_slots : int
+        Slots the rule reckoned with.
     min_load_tokens : int
         Hits that would load fewer tokens are not loaded.
     full_hit_tokens : int
@@ -48,6 +50,7 @@ class TierRun:
     refused: Int32s
     declined: Int64s
     decisions: Decisions | None = None
+    rule_slots: int = 0
     min_load_tokens: int = 0
     full_hit_tokens: int = 1
 
