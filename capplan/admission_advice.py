@@ -54,15 +54,15 @@ def advise(outcomes: Sequence[Outcome], without_s: Triple, can_restore: bool = T
 def _say_loss(best: Outcome, none: Outcome, settable: Sequence[Outcome]) -> str:
     if not none.totals.restored_tokens:
         most = max(settable, key=lambda outcome: outcome.totals.restored_tokens)
+        restored = format_tokens(most.totals.restored_tokens)
         return (
-            f"the tier restores nothing under {NO_RULE}, and at most {format_tokens(most.totals.restored_tokens)} "
-            f"under {most.label}, which saves no time"
+            f"the tier restores nothing without a rule, at most {restored} tokens with {most.label}: it saves no time"
         )
-    if best.net_s() == 0:
-        return "the tier saves no time with or without a rule"
+    if not best.totals.restored_tokens:
+        return f"the tier loses time wherever it restores anything, which it does not with {best.label}"
     doubt = DOUBT if max(best.net_s(corner) for corner in CORNERS) >= 0 else ""
-    least = "" if len(settable) == 1 else f", least under {best.label}"
-    return f"the tier loses time with and without a rule{least}: {format_seconds(-best.net_s())}{doubt}"
+    least = "without one" if best is none else f"with {best.label}"
+    return f"the tier loses time with and without a rule, least {least}: {format_seconds(-best.net_s())}{doubt}"
 
 
 def _say_gain(best: Outcome, none: Outcome) -> str:
@@ -72,7 +72,7 @@ def _say_gain(best: Outcome, none: Outcome) -> str:
         flaw = ", which restores nothing"
     elif none.net_s() < 0:
         flaw = f", which loses time against {NO_TIER}"
-    return f"saves {format_seconds(change.typical)} more than {NO_RULE}{flaw}{'' if change.least > 0 else DOUBT}"
+    return f"saves {format_seconds(change.typical)} more than {NO_RULE}{flaw}{'' if change.low > 0 else DOUBT}"
 
 
 def _spare_writes(none: Outcome, rules: Sequence[Outcome], without_s: Triple) -> tuple[str, str]:

@@ -99,9 +99,13 @@ class Outcome:
         return self.saved_s[corner.prefill] - self.copy_s[corner.rate] - self.load_s[corner.load]
 
 
-def compare_times(outcome: Outcome, other: Outcome) -> Triple:
-    """Net seconds of one outcome above those of another: least over the uncertain inputs, typical, most."""
-    changes = [outcome.net_s(corner) - other.net_s(corner) for corner in (TYPICAL, *CORNERS)]
+def compare_times(outcome: Outcome, other: Outcome | None = None) -> Triple:
+    """Net seconds of an outcome above those of another, or of no host tier: least, typical and most.
+
+    Least and most over the ends of the uncertain inputs, the same ends for both.
+    """
+    corners = (TYPICAL, *CORNERS)
+    changes = [outcome.net_s(corner) - (0.0 if other is None else other.net_s(corner)) for corner in corners]
     return Triple(min(changes), changes[0], max(changes))
 
 

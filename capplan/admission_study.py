@@ -1,4 +1,4 @@
-"""What rules of write admission do at every capacity: hits lost and gained, writes saved, time, and which rule.
+"""What rules of write admission do at every capacity: prefill lost and gained, writes saved, time, and which rule.
 
 Every rule and capacity is simulated, unless another value of kappa or theta is known to give the very same
 decisions: a run also tells between which values none of its decisions would have changed.
@@ -25,6 +25,7 @@ from capplan.simulation.tier_run import TierRun, sum_run
 from capplan.units import gib_to_bytes
 
 Int64s = NDArray[np.int64]
+
 
 @dataclass(frozen=True, slots=True)
 class CapacityStudy:

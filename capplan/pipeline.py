@@ -117,6 +117,9 @@ def compare_admission(
         raise ValueError("options hold no tier; one is needed")
     options = replace(options, chunk_tokens=fit_unit(trace, base.unit_tokens))
     candidates = list_candidates(base, kappas, thetas, thresholds, len(trace.requests.task.names))
+    if base.rule.kind == "conditioned" and not any(one.settings.rule.kind == "conditioned" for one in candidates):
+        base = base.change(rule=replace(base.rule, kind="none"))
+        options = replace(options, tier=base)
     spec = load_model(model) if isinstance(model, str) else model
     stream = _Stream.open(trace, options)
     answers = []
@@ -124,7 +127,8 @@ def compare_admission(
         prediction, served = _predict_one(stream, load_gpu(gpu) if isinstance(gpu, str) else gpu, spec, options)
         beta = prediction.deployment.kv_bytes_per_token
         needs = next((one for one in candidates if one.settings.needs_times), candidates[0])
-        tier = prepare_tier(trace, stream.tree, stream.order, served, needs.settings, beta)
+        prepared = prepare_tier(trace, stream.tree, stream.order, served, needs.settings, beta)
+        tier = replace(prepared, settings=base)
         capacities = options.host_gib or [gib for gib in choose_capacities([prediction], STUDY_POINTS) if gib > 0]
         studies = study_capacities(tier, prediction, capacities, candidates, stream.first_request)
         answers.append(AdmissionAnswer(prediction, tier, studies))

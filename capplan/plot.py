@@ -113,7 +113,8 @@ def draw_curve(axes: Axes, answer: Answer) -> None:
     axes.set_ylim(0, 1.08 * max(computed.max(), restored.max(), 1e-6))
     axes.grid(alpha=0.25)
     served = f"GPU memory serves {tiers.gpu_tokens / 1e6:,.1f} M of {tiers.prompt_tokens / 1e6:,.1f} M prompt tokens"
-    name = f"{deployment.gpu.title}, {deployment.model.title}, TP{deployment.tp}: {verdict.answer}"
+    tier = "" if answer.simulated is None else f", {answer.simulated.settings.preset.name}"
+    name = f"{deployment.gpu.title}, {deployment.model.title}, TP{deployment.tp}{tier}: {verdict.answer}"
     axes.set_title(f"{name}\n{served}", fontsize=9)
     copies = deployment.host_copies
     node = axes.secondary_xaxis("top", functions=(lambda x: np.multiply(x, copies), lambda x: np.divide(x, copies)))

@@ -10,6 +10,7 @@ from capplan.admission_study import AdmissionAnswer
 from capplan.plan import AdmissionStudy, Answer, Plan
 from capplan.plot import COMPUTED, MARK, RESTORED, describe_order
 from capplan.simulation.settings import TierSettings
+from capplan.simulation.wording import is_best_policy
 
 # Lines of rules by kind: colour and marker; shades go by kappa.
 KINDS = {"fixed": ("Reds", "s"), "conditioned": ("Blues", "o"), "none": ("Greens", "^")}
@@ -56,7 +57,7 @@ def draw_tier(axes: Axes, answer: Answer, tokens: float = 1e6) -> None:
     computed = curve.tiers.computed_tokens[np.append(slots, slots[-1])] / tokens
     axes.step(points, computed, where="post", color=RESTORED, lw=1.5, label="one-pass curve")
     best = [found.best_computed_tokens for found in tier.capacities]
-    if all(n_tokens is not None for n_tokens in best):
+    if all(n_tokens is not None for n_tokens in best) and not is_best_policy(tier.settings):
         ideal = [n_tokens / tokens for n_tokens in best if n_tokens is not None]
         axes.plot(gib, ideal, "^:", color=MARK, ms=5, lw=0.8, zorder=4, label="best policy")
     settings, deployment = tier.settings, answer.prediction.deployment
@@ -71,6 +72,8 @@ def draw_tier(axes: Axes, answer: Answer, tokens: float = 1e6) -> None:
 
 
 def _name_tier(settings: TierSettings) -> str:
+    if is_best_policy(settings):
+        return "best policy"
     return settings.preset.name if settings.rule.kind == "none" else f"{settings.preset.name}, {settings.rule.label}"
 
 

@@ -67,6 +67,15 @@ def test_a_tier_without_a_yardstick_has_two_lines():
     assert list(lines_of(axes)) == ["one-pass curve", "lmcache-mp"]
 
 
+def test_the_best_policy_is_drawn_once_under_its_name():
+    plan = plan_of("lmcache", policy="belady")
+    (axes,) = draw_tiers(plan).axes
+    lines = lines_of(axes)
+    assert list(lines) == ["one-pass curve", "best policy"]
+    found = plan.answers[0].simulated.capacities
+    assert lines["best policy"].get_ydata() == pytest.approx([one.totals.computed_tokens / 1e3 for one in found])
+
+
 def test_a_rule_stands_in_the_name():
     (axes,) = draw_tiers(plan_of("lmcache", rule=AdmissionRule("fixed", 3))).axes
     assert "lmcache, fixed kappa 3" in lines_of(axes)

@@ -65,10 +65,10 @@ OF_RULES = {
 @plan_options.decorate(plan_options.OUTPUT)
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> None:
-    """Compare rules of write admission: computed, restored, written and declined tokens, hits lost and gained.
+    """Compare rules of write admission: computed, restored, written and declined tokens, time gained and lost.
 
     Every rule is simulated at every host capacity, against the tier without one; a line per capacity says which
-    rule to set, if any.
+    rule to set, if any, or that no host tier is better.
     """
     check_usage(given)
     files = (given["out"], given["log"], given["plot"])

@@ -38,6 +38,11 @@ def summarise(plan: Plan, answer: Answer) -> list[str]:
     deployment = prediction.deployment
     head = f"{deployment.gpu.title}, {deployment.model.title}, TP{deployment.tp}: {verdict.answer.upper()}"
     lines = [head, f"  {verdict.reason}"]
+    if answer.simulated is not None:
+        lines.append(
+            f"  tier         {answer.simulated.settings.preset.name}, simulated at the capacities below: constant "
+            "from each to the next"
+        )
     without = int(prediction.tiers.computed_tokens[0])
     if verdict.recommended_slots:
         gib = prediction.gib_at(verdict.recommended_slots)

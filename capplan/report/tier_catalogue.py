@@ -22,8 +22,8 @@ def render_tiers(width: int = 80) -> str:
         )
     note = (
         "stores: prompts, or all that has KV, outputs too. no room: the head of a store is kept, the whole store is "
-        "refused, or what does not fit is skipped, or dropped for good. capplan tiers NAME says what a simulation holds to and what it "
-        "leaves out; of tiers that store prompts --policy belady is the yardstick."
+        "refused, what does not fit is skipped, or dropped by the GPU too. capplan tiers NAME says what a simulation "
+        "holds to and what it leaves out; of tiers that store prompts --policy belady is the yardstick."
     )
     return "\n\n".join([*print_tables([table]), fold(note, width)]) + "\n"
 

@@ -43,3 +43,10 @@ def hashes(folder):
 def unchained(folder):
     """Block hashes in which one id has two predecessors."""
     return write_jsonl(folder / "unchained.jsonl", [*hash_rows(), {"hash_ids": [9, 2, 3], "task_id": "c"}])
+
+
+@pytest.fixture(scope="session")
+def timeless(folder):
+    """A linked file with tasks and without times."""
+    write_trace(agent_trace(has_clock=False), folder / "timeless.parquet")
+    return folder / "timeless.parquet"

@@ -50,7 +50,8 @@ def test_formats(linked, kind):
         ("--kappa 4,1,4", {"kappas": (1, 4)}),
         ("--theta 0.5,0.9", {"thetas": (0.5, 0.9)}),
         ("--theta 0,1", {"thetas": (0, 1)}),
-        ("--store-threshold 3,2", {"thresholds": (2, 3)}),
+        ("--tier vllm-offload --store-threshold 3,2", {"name": "vllm-offload", "thresholds": (2, 3)}),
+        ("--tier vllm-offload --store-threshold 0", {"name": "vllm-offload", "thresholds": ()}),
         ("--store-threshold 0", {"thresholds": ()}),
         ("--tier vllm-offload", {"name": "vllm-offload"}),
         ("--tier stack-distance --store-threshold 0", {"name": "stack-distance"}),
@@ -68,8 +69,8 @@ def test_defaults_are_those_of_the_help():
     assert shown["kappas"] == (2.0, 4.0, 8.0, 16.0, 32.0)
     assert (shown["thetas"], shown["thresholds"], shown["tier"]) == ((0.95,), (2.0,), "efficientagent")
     text = invoke("admission", "--help").stdout
-    for words in ("2,4,8,16,32", "0.95", "efficientagent"):
-        assert words in text
+    for words in ("Default: 2,4,8,16,32.", "Default: 0.95.", "efficientagent"):
+        assert words in " ".join(text.split())
 
 
 def test_default_capacities_are_a_few_and_not_nothing(linked):
@@ -101,9 +102,12 @@ def test_log_holds_the_decisions(linked, tmp_path):
          "tier sglang-hicache has write policies instead of rules; accepted: no --kappa, --log"),
         ("linked", "--tier stack-distance --store-threshold 2",
          "tier stack-distance counts no offers; accepted: --store-threshold 0"),
+        ("linked", "--store-threshold 2", "tier efficientagent counts no offers; accepted: --store-threshold 0"),
+        ("linked", "--tier lmcache --store-threshold 3",
+         "tier lmcache counts no offers; accepted: --store-threshold 0"),
         ("linked", "--unit-tokens 100",
          "linked.parquet: units of 100 tokens cannot be cut from blocks of 16; multiples of 16 are accepted"),
-        ("nameless", "--order recorded", "nameless.jsonl: efficientagent looks at a clock, and the trace has none; "
+        ("timeless", "--order recorded", "timeless.parquet: efficientagent looks at a clock, and the trace has none; "
          "accepted: arrival times, or tasks with --order pool"),
         ("nameless", "", "nameless.jsonl, row 0: no task id, so a pool cannot be formed; accepted: task_id or "
          "session_id on every row, or arrival times with --order recorded"),
@@ -131,6 +135,28 @@ def test_one_line_says_what_cannot_be_used(request, trace, arguments, message):
 )
 def test_wrong_usage(linked, arguments, message):
     assert misuse_of("admission", linked, *PLACE, *arguments.split()).startswith(message)
+
+
+@pytest.mark.parametrize("kind", ["table", "json", "csv"])
+def test_rules_left_out_are_said_in_every_format(nameless, kind):
+    """Without tasks no conditioned rule could decline; CSV has no place for it, so stderr says it there."""
+    result = invoke("admission", nameless, *PLACE, "--unit-tokens", "16", "--host-gib", "1", "--order", "recorded",
+                    "--format", kind)  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    said = "no request names a task: conditioned rules would see no pressure and never decline; they are left out"
+    assert "fixed 2" in result.stdout
+    assert "conditioned 2" not in result.stdout
+    notes = ["capplan: 6 requests read as token-ids", *([f"capplan: {said}"] if kind == "csv" else [])]
+    assert notes_of(result) == notes
+    assert (said in " ".join(result.stdout.split())) == (kind != "csv")
+
+
+def test_warnings_are_those_of_simulate(linked):
+    asked = (linked, *PLACE, *UNITS, "--format", "json")
+    (compared,) = json.loads(answer_of(*asked))["studies"]
+    (simulated,) = json.loads(invoke("simulate", *asked, "--tier", "efficientagent").stdout)["tiers"]
+    assert compared["warnings"] == simulated["warnings"]
+    assert len(compared["warnings"]) == 2
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])

@@ -97,6 +97,14 @@ def test_choices_are_those_of_the_presets():
     assert len(PLAN) > 10
 
 
+@pytest.mark.parametrize("name", ["simulate", "predict", "admission"])
+def test_defaults_in_the_help_stand_without_brackets(name):
+    text = " ".join(invoke(name, "--help").stdout.split())
+    assert "default: (" not in text
+    for words in ("(conditioned). Default: 0.95.", "(conditioned). Default: 60.", "(conditioned). Default: 1."):
+        assert name == "admission" or words in text
+
+
 def test_units_finer_than_the_trace_are_raised_and_said(linked):
     text = answer_of("simulate", linked, *PLACE, "--tier", "lmcache", "--unit-tokens", "8")
     assert "16-token units" in text
@@ -117,6 +125,10 @@ def test_units_finer_than_the_trace_are_raised_and_said(linked):
          "tier lmcache-mp: Belady's policy is of prompts alone, looked up from token 0"),
         ("linked", "--tier lmcache --store-threshold 2",
          "tier lmcache stores from the first offer on; a store threshold is of vllm-offload"),
+        ("linked", "--tier efficientagent --store-threshold 2",
+         "tier efficientagent stores from the first offer on; a store threshold is of vllm-offload"),
+        ("linked", "--tier vllm-offload-0.13 --store-threshold 2",
+         "tier vllm-offload-0.13 stores from the first offer on; a store threshold is of vllm-offload"),
         ("linked", "--tier sglang --step-tokens 5",
          "tier sglang-hicache does not store by prefill steps; accepted: --step-tokens 0"),
         ("linked", "--tier lmcache --kappa 3",

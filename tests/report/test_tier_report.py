@@ -9,8 +9,9 @@ from plans import SMALL, agent_trace
 
 from capplan import Options, predict
 from capplan.deployment import GpuRoom
+from capplan.report import render as render_plan
 from capplan.report.tier import describe_shortage, render
-from capplan.report.tier_catalogue import render_tier, render_tiers
+from capplan.report.tier_catalogue import name_overflow, render_tier, render_tiers
 from capplan.simulation.presets import list_presets, load_preset
 from capplan.simulation.rules import AdmissionRule
 from capplan.simulation.settings import TierSettings
@@ -50,6 +51,7 @@ def test_every_tier_fits_a_terminal_and_says_what_it_leaves_out(name):
     flat = unfolded(text)
     for words in (preset.description, *preset.missing, *preset.unsure):
         assert unfolded(words) in flat
+    assert "offer on" not in flat
     assert f"{preset.title} ({preset.version})" in flat
     joint = f"- GPU tier: simulated by the rules of {name}, in its units"
     assert (joint in flat) == (preset.kind in ("gpu", "radix", "exclusive"))
@@ -127,8 +129,7 @@ def test_capacity_or_policy():
     floor = answer.simulated.capacities[-1].best_computed_tokens
     assert f"the best policy of that size {worst.best_computed_tokens:,} (policy: {worst.policy_tokens:,})" in line
     assert line.endswith(f"the largest tier shown {floor:,} (capacity: {worst.best_computed_tokens - floor:,})")
-    (best,) = plan_of("stack-distance", policy="belady").answers
-    assert describe_shortage(best.simulated) == [
+    assert describe_shortage(plan_of("stack-distance", host_gib=(1000.0,)).answers[0].simulated) == [
         "  capacity     or policy? the best policy computes no fewer tokens at any capacity shown"
     ]
     assert describe_shortage(plan_of("lmcache-mp").answers[0].simulated) == []
@@ -150,6 +151,47 @@ def test_tiers_smaller_than_a_prompt_are_warned_of(name, said):
     assert "warning" not in render(plan_of(name, host_gib=(0.0, 1000.0)), "table")
 
 
+@pytest.mark.parametrize("name", ["lmcache", "stack-distance", "mooncake-store", "efficientagent"])
+def test_the_best_policy_is_not_described_as_the_engine(name):
+    preset = load_preset(name)
+    plan = plan_of(name, policy="belady", rule=AdmissionRule())
+    text = unfolded(render(plan, "table"))
+    assert f"tier the best policy there is (Belady's) for prompts in the 64-token units of {preset.title} of " in text
+    assert "no policy covers more prompt tokens in these units; it knows the future" in text
+    assert "or policy?" not in text
+    assert "not modelled" not in text
+    assert unfolded(preset.description) not in text
+    assert "smaller than the longest prompt (640 tokens), of which only the head is kept" in text
+    tier = json.loads(render(plan, "json"))["tiers"][0]["tier"]
+    assert tier["policy"] == "belady"
+    assert tier["description"].startswith("no policy covers more prompt tokens in these units")
+    assert (tier["missing"], tier["unsure"]) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("offers", "said"), [(0, None), (2, "2nd"), (3, "3rd"), (4, "4th"), (12, "12th"), (21, "21st")]
+)
+def test_a_store_threshold_stands_in_the_line_of_the_tier(offers, said):
+    text = unfolded(render(plan_of("vllm-offload", min_offers=offers), "table"))
+    if said is None:
+        assert "offer on" not in text
+    else:
+        assert text.count(f", lru, admission none, stored from the {said} offer on") == 2  # the line, the assumption
+
+
+@pytest.mark.parametrize("n_tasks", [0, 1, 2])
+def test_a_conditioned_rule_without_two_tasks_is_warned_of(n_tasks):
+    who = {0: "no request names a task", 1: "all requests with a task are of one"}
+    trace = agent_trace(max(1, n_tasks), has_tasks=n_tasks > 0)
+    options = Options(room=SMALL["room"], host_gib=(1000.0,), tier=settings_of("efficientagent"), order="recorded")
+    said = json.loads(render(predict(trace, options=options), "json"))["tiers"][0]["warnings"]
+    assert said == (
+        [f"{who[n_tasks]}: the conditioned rule sees no pressure and never declines"] if n_tasks < 2 else []
+    )
+    plain = Options(room=SMALL["room"], host_gib=(1000.0,), tier=settings_of("lmcache"), order="recorded")
+    assert json.loads(render(predict(trace, options=plain), "json"))["tiers"][0]["warnings"] == []
+
+
 def test_no_host_tier_is_no_small_one():
     assert "warning" not in render(plan_of("gpu-only"), "table")
 
@@ -164,3 +206,23 @@ def test_catalogue_fits_a_terminal(name):
     assert max(map(len, one.splitlines())) <= 80
     for words in (preset.description, preset.source, *preset.missing, *preset.unsure):
         assert unfolded(words) in unfolded(one)
+
+
+def test_a_prediction_says_which_tier_was_simulated():
+    options = Options(tier=settings_of("vllm-offload"), room=GpuRoom(kv_tokens=672))
+    assert "  tier         vllm-offload, simulated at the capacities below" in render_plan(
+        predict(TRACE, options=options)
+    )
+    assert "  tier         " not in render_plan(predict(TRACE, options=Options(room=GpuRoom(kv_tokens=672))))
+
+
+def test_no_room_is_of_stores_that_are_offered():
+    rows = {line.split()[0]: line.split() for line in render_tiers().splitlines() if line.split()[:1]}
+    said = {"stack-distance": "-", "gpu-only": "-", "trtllm-host": "-", "lmcache": "keep", "vllm-offload": "refuse",
+            "dynamo-kvbm": "skip", "sglang-hicache": "skip", "sglang-hicache-writeback": "drop"}  # fmt: skip
+    assert {name: rows[name][3] for name in said} == said
+    for name in NAMES:
+        assert rows[name][3] == name_overflow(load_preset(name)).split()[0]
+    assert "no room       -" in render_tier("stack-distance")
+    assert "moves every chunk of the prompt;" in unfolded(render_tier("stack-distance"))
+    assert "moves hits;" in unfolded(render_tier("lmcache"))
