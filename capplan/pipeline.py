@@ -1,13 +1,15 @@
-"""The whole flow, trace file to answer; composes the stages and computes nothing itself."""
+"""The whole flow, trace file to answer; composes the stages and computes nothing itself.
+
+The simulator is imported where a tier is named: it takes a tenth of a second, which the one-pass curve does not need.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from capplan.admission_candidates import list_candidates
-from capplan.admission_study import AdmissionAnswer, study_capacities
 from capplan.card import make_card
 from capplan.costs import estimate_costs
 from capplan.deployment import deploy
@@ -21,17 +23,15 @@ from capplan.prediction import Prediction, Workload, choose_capacities
 from capplan.readers import read_trace
 from capplan.runs import Runs, find_runs
 from capplan.saving import measure_savings
-from capplan.simulated import endless_gib, simulate_capacities, step_prediction
-from capplan.simulation.settings import TierSettings
-from capplan.simulation.simulator import simulate_tier
-from capplan.simulation.stream import fit_unit
-from capplan.simulation.tier_input import TierInput, prepare_tier
-from capplan.simulation.wording import describe_rules, describe_settings, list_gaps
 from capplan.tiers import GPU_BLOCK_TOKENS, GpuService, count_restorable, overlay_tiers, serve_from_gpu
 from capplan.trace import Trace
 from capplan.tree import PrefixTree, build_tree
 from capplan.ttft import TtftChange, measure_change, measure_ttft
 from capplan.verdict import judge
+
+if TYPE_CHECKING:
+    from capplan.simulation.settings import TierSettings
+    from capplan.simulation.tier_input import TierInput
 
 DEFAULT_MODEL = "qwen3-coder-30b-a3b"
 SMALL_CHUNK_TOKENS = 256
@@ -73,6 +73,8 @@ def predict(
         raise ValueError("no GPU given; at least one is needed")
     tier = options.tier
     if tier is not None:
+        from capplan.simulation.stream import fit_unit
+
         options = replace(options, chunk_tokens=fit_unit(trace, tier.unit_tokens))
         if tier.preset.kind == "gpu":
             options = replace(options, host_gib=(0.0,))  # without a host tier there is one capacity
@@ -112,6 +114,11 @@ def compare_admission(
     CapplanError
         A trace, GPU, model or tier that cannot be used.
     """
+    from capplan.admission_candidates import list_candidates
+    from capplan.admission_study import AdmissionAnswer, study_capacities
+    from capplan.simulation.stream import fit_unit
+    from capplan.simulation.tier_input import prepare_tier
+
     base = options.tier
     if base is None:
         raise ValueError("options hold no tier; one is needed")
@@ -188,8 +195,10 @@ class _Stream:
         return tuple(notes)
 
 
-def describe_tier(settings: TierSettings, unit_tokens: int) -> list[str]:
+def describe_tier(settings: "TierSettings", unit_tokens: int) -> list[str]:
     """What is simulated, what its preset leaves out, and what is not confirmed of it."""
+    from capplan.simulation.wording import describe_rules, describe_settings, list_gaps
+
     preset, rule = settings.preset, settings.rule
     missing, unsure = list_gaps(settings)
     said = f"{describe_settings(settings, unit_tokens)}: {describe_rules(settings)}"
@@ -210,6 +219,9 @@ def _answer(stream: _Stream, prediction: Prediction, served: GpuService, capacit
     options = stream.options
     if options.tier is None:
         return _judge(stream, prediction, served, capacities)
+    from capplan.simulated import endless_gib, simulate_capacities, step_prediction
+    from capplan.simulation.tier_input import prepare_tier
+
     trace, order = stream.trace, stream.order
     beta = prediction.deployment.kv_bytes_per_token
     tier = prepare_tier(trace, stream.tree, order, served, options.tier, beta)
@@ -228,7 +240,7 @@ def _judge(
     prediction: Prediction,
     served: GpuService,
     capacities: Sequence[float],
-    tier: TierInput | None = None,
+    tier: "TierInput | None" = None,
 ) -> Answer:
     options = stream.options
     lot = {} if tier is None else {"lot_of_long_prompts": tier.settings.preset.lot_of_long_prompts}
@@ -252,7 +264,7 @@ def _judge(
 
 
 def _measure_ttft(
-    stream: _Stream, prediction: Prediction, served: GpuService, slots: int, tier: TierInput | None
+    stream: _Stream, prediction: Prediction, served: GpuService, slots: int, tier: "TierInput | None"
 ) -> TtftChange:
     options = stream.options
     n_input = stream.trace.requests.input_tokens[stream.order.rows]
@@ -262,6 +274,8 @@ def _measure_ttft(
             stream.runs, n_input, served.tokens, slots, times, costs,
             touch=options.touch, distance=options.distance, first_request=first,
         )  # fmt: skip
+    from capplan.simulation.simulator import simulate_tier
+
     run = simulate_tier(tier, slots * prediction.chunk_bytes)
     found = np.where(run.restored_tokens > 0, run.found_tokens, 0)
     return measure_change(found, run.unit_tokens, n_input, run.gpu_tokens, slots, times, costs, first_request=first)

@@ -1,20 +1,23 @@
 """Plan: what a prediction is asked and what it answers with, for reports and plots to read."""
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from capplan.admission_candidates import Candidate
-from capplan.admission_study import AdmissionAnswer
 from capplan.card import Card
 from capplan.costs import Overrides
 from capplan.deployment import GpuRoom
 from capplan.order import Order
 from capplan.prediction import CapacityRow, Prediction, Prices
 from capplan.runs import Distance, Touch
-from capplan.simulated import SimulatedTier
-from capplan.simulation.settings import TierSettings
 from capplan.trace import Trace
 from capplan.ttft import TtftChange
 from capplan.verdict import Verdict
+
+if TYPE_CHECKING:
+    from capplan.admission_candidates import Candidate
+    from capplan.admission_study import AdmissionAnswer
+    from capplan.simulated import SimulatedTier
+    from capplan.simulation.settings import TierSettings
 
 DEFAULT_CHUNK_TOKENS = 1024
 
@@ -44,7 +47,7 @@ class Options:
     node_ram_gib: float | None = None
     engine: str = "lmcache"
     prices: Prices | None = None
-    tier: TierSettings | None = None
+    tier: "TierSettings | None" = None
 
     def __post_init__(self) -> None:
         """Refuse a warm-up that leaves no request, and capacities or chunks that are no sizes."""
@@ -69,7 +72,7 @@ class Answer:
     rows: tuple[CapacityRow, ...]
     ttft: TtftChange
     card: Card | None
-    simulated: SimulatedTier | None = None
+    simulated: "SimulatedTier | None" = None
     curve: Prediction | None = None
 
 
@@ -93,6 +96,6 @@ class AdmissionStudy:
     order: Order
     options: Options
     first_request: int
-    candidates: tuple[Candidate, ...]
-    answers: tuple[AdmissionAnswer, ...]
+    candidates: "tuple[Candidate, ...]"
+    answers: "tuple[AdmissionAnswer, ...]"
     assumptions: tuple[str, ...]

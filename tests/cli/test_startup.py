@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -199,3 +200,12 @@ def test_python_of_the_tests_is_that_of_the_commands():
     code, out, _ = finish(start("--version"))
     assert (code, out.split()[0]) == (0, "capplan,")
     assert sys.version_info >= (3, 11)
+
+
+def test_the_simulator_is_imported_only_where_a_tier_is_named():
+    code = (
+        "import sys, capplan.pipeline, capplan.report.as_table, capplan.report.as_json, capplan.plot;"
+        "print([name for name in sys.modules if 'simulat' in name or 'admission' in name])"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout == "[]\n"
