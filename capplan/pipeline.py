@@ -186,6 +186,8 @@ class _Stream:
             notes.append(f"host tier: LRU of {options.chunk_tokens}-token chunks, {options.touch} touch, prompts only")
         else:
             notes += describe_tier(options.tier, options.chunk_tokens)
+            if options.tier.rule.kind == "conditioned" and len(self.trace.requests.task.names) < 2:
+                notes.append("fewer than two tasks are named: the conditioned rule sees no pressure, never declines")
         if not self.trace.outputs_known:
             notes.append("output ids are unknown: no reuse of generated tokens until a prompt repeats them")
         if options.distance == "sequential":

@@ -264,3 +264,10 @@ def test_units_finer_than_the_trace_are_raised_and_said():
     plan = predict(TRACE, options=Options(room=ROOM, host_gib=GIBS, tier=small("lmcache", 8)))
     assert plan.answers[0].simulated.unit_tokens == 16
     assert "units of 16 tokens, not 8: the trace is no finer" in plan.assumptions
+
+
+@pytest.mark.parametrize("has_tasks", [False, True])
+def test_a_conditioned_rule_without_tasks_is_said_to_decline_nothing(has_tasks):
+    tier = TierSettings.of(load_preset("efficientagent")).change(unit_tokens=64)
+    plan = predict(agent_trace(has_tasks=has_tasks), options=Options(tier=tier, room=GpuRoom(kv_tokens=672)))
+    assert any("never declines" in note for note in plan.assumptions) != has_tasks
