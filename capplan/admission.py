@@ -9,6 +9,7 @@ is set back keeps entries in their windows for as much longer, and has the repor
 Not modelled: what a store does with a request that is not declined. Not safe for threads without a lock.
 """
 
+from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -103,7 +104,7 @@ class Decision:
     resident: int | None = None
 
 
-class Admission:
+class Admission(ABC):
     """What the rules have in common: one decision a request, for as long as its id is remembered.
 
     Parameters
@@ -163,6 +164,7 @@ class Admission:
             self._decisions.popitem(last=False)
         return decision
 
+    @abstractmethod
     def _judge(
         self,
         new_units: int,
@@ -172,7 +174,7 @@ class Admission:
         read_report: ReadReport | None,
         /,
     ) -> Decision:
-        raise NotImplementedError
+        """The decision of a request not seen before."""
 
 
 class NoAdmission(Admission):

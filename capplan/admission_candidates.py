@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from capplan.errors import SpecError
-from capplan.simulation.presets import TierPreset, list_presets, load_preset
+from capplan.simulation.presets import list_presets, load_preset
 from capplan.simulation.settings import TierSettings
 
 NO_RULE = "no rule"
@@ -24,11 +24,6 @@ class Candidate(NamedTuple):
     label: str
     settings: TierSettings
     is_setting: bool = True
-
-
-def has_threshold(preset: TierPreset) -> bool:
-    """Whether the engine counts offers and can store from a later one on."""
-    return preset.name == "vllm-offload"
 
 
 def list_candidates(
@@ -66,7 +61,7 @@ def list_candidates(
         found.append(Candidate(NO_RULE, base.change(rule=none)))
     if preset.kind == "inclusive" and preset.stores != "prompts":
         found.append(Candidate(PROMPTS_ONLY, base.change(rule=none, stores="prompts"), is_setting=False))
-    if has_threshold(preset):
+    if preset.counts_offers:
         found += [Candidate(f"{k} offers", base.change(rule=none, min_offers=k)) for k in thresholds]
     found += [Candidate(f"fixed {k:g}", base.change(rule=replace(rule, kind="fixed", kappa=k))) for k in kappas]
     for theta in thetas if n_tasks >= LEAST_TASKS else ():

@@ -12,7 +12,7 @@ from tier_runs import Calls, set_tier
 
 from capplan import Options, read_trace
 from capplan.admission_advice import NO_TIER, advise
-from capplan.admission_candidates import Candidate, has_threshold, list_candidates
+from capplan.admission_candidates import Candidate, list_candidates
 from capplan.admission_outcome import CORNERS, EVERY, Declined, Outcome, compare_times
 from capplan.admission_study import simulate_logs, study_capacities
 from capplan.costs import Triple
@@ -209,7 +209,11 @@ def test_every_rule_is_compared_with_the_tier_as_released():
 
 @pytest.mark.parametrize("name", [preset.name for preset in list_presets()])
 def test_offers_are_a_rule_only_where_the_engine_counts_them(name):
-    assert has_threshold(load_preset(name)) == (name == "vllm-offload")
+    preset = load_preset(name)
+    assert preset.counts_offers == (name == "vllm-offload")
+    if not preset.counts_offers:
+        with pytest.raises(SpecError, match=f"tier {name} stores from the first offer on; a store threshold is"):
+            TierSettings.of(preset).change(min_offers=2)
 
 
 def test_what_cannot_be_set_shows_an_effect():

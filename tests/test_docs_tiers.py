@@ -38,6 +38,8 @@ def list_specials(preset):
         found.append(
             {"used": "what is loaded or offered is refreshed", "path": "each store refreshes the path"}[preset.settles]
         )
+    if preset.counts_offers:
+        found.append("can store from a later offer on")
     if preset.retries:
         found.append("a refused store is offered again, longer")
     if preset.protects_offer:
@@ -103,8 +105,9 @@ def test_page_says_what_a_preset_leaves_out(name):
 def test_every_rule_of_a_preset_is_in_the_table_or_about_its_source():
     shown = {
         "name", "unit_tokens", "lookup_from", "touch", "settles", "touch_order", "insert_order", "stores", "store_from",
-        "dedup", "overflow", "protects_offer", "retries", "policy", "policies", "watermark", "evict_fraction",
-        "evict_period_s", "min_offers", "min_load_tokens", "full_hit", "write_back", "admission", "kappa", "kind",
+        "dedup", "overflow", "protects_offer", "retries", "counts_offers", "policy", "policies", "watermark",
+        "evict_fraction", "evict_period_s", "min_offers", "min_load_tokens", "full_hit", "write_back", "admission",
+        "kappa", "kind",
     }  # fmt: skip
     of_page = {"title", "version", "description", "missing", "unsure", "aliases", "source", "engine"}
     in_words = {"align_bytes", "tracked_offers", "counts_own_finish", "returns_tails_first"}

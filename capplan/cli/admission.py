@@ -139,7 +139,6 @@ def read_tier(given: dict[str, Any], typed: list[str]) -> "TierSettings":
     """
     from dataclasses import replace
 
-    from capplan.admission_candidates import has_threshold
     from capplan.errors import SpecError
     from capplan.simulation.presets import load_preset
     from capplan.simulation.settings import TierSettings
@@ -147,7 +146,7 @@ def read_tier(given: dict[str, Any], typed: list[str]) -> "TierSettings":
     preset = load_preset(given["tier"])
     if typed and preset.kind == "radix":
         raise SpecError(f"tier {preset.name} has write policies instead of rules; accepted: no {', '.join(typed)}")
-    if "--store-threshold" in typed and any(given["thresholds"]) and not has_threshold(preset):
+    if "--store-threshold" in typed and any(given["thresholds"]) and not preset.counts_offers:
         raise SpecError(f"tier {preset.name} counts no offers; accepted: --store-threshold 0")
     settings = TierSettings.of(preset)
     rule = replace(settings.rule, window_s=given["window_s"], report_period_s=given["report_period_s"])

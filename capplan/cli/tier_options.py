@@ -135,18 +135,14 @@ def refuse_idle(preset: "TierPreset", given: dict[str, Any]) -> None:
     Raises
     ------
     SpecError
-        Prefill steps of a tier that stores in other moments, a threshold of one that counts no offers, or a
-        limit on writes beside Belady's policy.
+        Prefill steps of a tier that stores in other moments, or a limit on writes beside Belady's policy.
     """
-    from capplan.admission_candidates import has_threshold
     from capplan.errors import SpecError
 
     if preset.kind == "gpu" and given["host_gib"]:
         raise SpecError(f"tier {preset.name} has no host memory; accepted: no --host-gib")
     if given["step_tokens"] and preset.kind != "inclusive":
         raise SpecError(f"tier {preset.name} does not store by prefill steps; accepted: --step-tokens 0")
-    if given["min_offers"] and not has_threshold(preset):
-        raise SpecError(f"tier {preset.name} stores from the first offer on; a store threshold is of vllm-offload")
     if given["policy"] != "belady":
         return
     limits = [OF_TIER["rule"]] if given["rule"] not in (None, "none") else []

@@ -65,8 +65,8 @@ class TierPreset(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     watermark, evict_fraction, evict_period_s
         A sweep takes a share of what is held where the tier is so full: by a thread with this period, or
         after a store (0).
-    min_offers
-        Offers of a unit from which on it is stored.
+    counts_offers, min_offers
+        Whether it can store a unit from a later offer on, and which offer that is by default.
     min_load_tokens
         Hits shorter than this are not loaded.
     full_hit
@@ -103,6 +103,7 @@ class TierPreset(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     watermark: Share = 1.0
     evict_fraction: Annotated[float, Meta(ge=0, lt=1)] = 0.0
     evict_period_s: Annotated[float, Meta(ge=0)] = 0.0
+    counts_offers: bool = False
     min_offers: CountOrZero = 0
     tracked_offers: Count = 64_000
     min_load_tokens: CountOrZero = 0

@@ -68,7 +68,7 @@ class TierSettings:
         preset = structs.replace(preset, **changed)
         if policy == "belady" and not preset.has_yardstick:
             raise SpecError(f"tier {preset.name}: Belady's policy is of prompts alone, looked up from token 0")
-        if min_offers and not (preset.dedup and preset.kind == "inclusive"):
+        if min_offers and not preset.counts_offers:
             raise SpecError(f"tier {preset.name} stores from the first offer on; a store threshold is of vllm-offload")
         return TierSettings(
             preset=preset,

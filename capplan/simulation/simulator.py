@@ -26,9 +26,7 @@ def simulate_tier(tier: TierInput, capacity_bytes: int) -> TierRun:
         return simulate_gpu_queue(tier)
     if preset.kind == "exclusive":
         return simulate_exclusive(tier, n_slots)
-    if preset.kind == "radix":
-        return simulate_radix(tier, tier.gpu.n_slots * tier.gpu.block_tokens // unit, n_slots)
-    raise NotImplementedError(preset.kind)
+    return simulate_radix(tier, tier.gpu.n_slots * tier.gpu.block_tokens // unit, n_slots)
 
 
 def simulate_prefixes(tier: TierInput, n_slots: int, capacity_bytes: int) -> TierRun:
